@@ -1,0 +1,48 @@
+"""The command line: one thin module per verb, imported only when its verb is typed."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import click
+
+from rocmfix import __version__
+from rocmfix.errors import Interrupted
+
+
+class Verbs(click.Group):
+    """Finds verbs by file name: `cli/fixes.py` with a click object `command` is `rocmfix fixes`.
+
+    A file whose name starts with an underscore is shared code, not a verb. Verb modules import the rest of
+    rocmfix inside their functions, so that `--help` costs what importing click costs.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        names = (module.name for module in pkgutil.iter_modules(__path__))
+        return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb; Ctrl-C ends in exit code 130 after every `finally` has cleaned up."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="rocmfix")
+def main() -> None:
+    """Turns an upstream sglang that misbehaves on AMD GPUs into an image you can trust.
+
+    Exit codes: 0 clean or done, 1 failed, 2 usage, 3 source, 4 catalogue, 5 apply, 6 tool missing, 7 engine,
+    8 registry, 9 verify, 10 fixes needed, 11 defects unmended, 12 conflict, 13 tables, 14 smoke could not
+    run, 15 guards, 16 giving back, 130 interrupted.
+    """
