@@ -1,0 +1,209 @@
+"""Reads a `git format-patch` file and refuses whatever a patch of ours may not do."""
+
+from __future__ import annotations
+
+import email.message
+import email.parser
+import email.policy
+import email.utils
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from rocmfix.errors import CatalogError
+from rocmfix.hunks import FileChange, Hunk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from unidiff.patch import Hunk as ParsedHunk, PatchedFile
+
+MAX_BYTES = 1_000_000
+"""A fix is small; anything larger is a mistake or an attack, and is refused before it is read."""
+
+_REFUSED = {
+    "GIT binary patch": "binary content",
+    "Binary files ": "binary content",
+    "rename from ": "a rename",
+    "copy from ": "a copy",
+    "old mode ": "a mode change",
+    "new file mode 120000": "a symbolic link",
+    "new file mode 160000": "a submodule",
+    "new file mode 100755": "an executable file",
+    "deleted file mode 120000": "a symbolic link",
+}
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change with its author and reason: one commit, at rest."""
+
+    name: str
+    author: str
+    """`Name <address>`."""
+    date: str
+    """RFC 2822, as in the file."""
+    subject: str
+    body: str
+    """The paragraphs between subject and diffstat, sign-off included."""
+    changes: tuple[FileChange, ...]
+    digest: str
+    """sha256 of the file's bytes."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files it touches, as repository paths."""
+        return tuple(change.path for change in self.changes)
+
+    @property
+    def message(self) -> str:
+        """The commit message `git am` would make."""
+        return f"{self.subject}\n\n{self.body}\n"
+
+
+def parse_patch(data: bytes, name: str) -> Patch:
+    """The patch in `data`, the content of the file `name`.
+
+    Raises CatalogError when it is not one `git format-patch` commit with author, date, subject, reason and
+    sign-off, or when it does what a fix never needs: paths outside the tree, links, modes, renames, binaries.
+    """
+    text = _text(data, name)
+    head, mail = _split(text, name)
+    _refuse_unsafe(text, name)
+    return Patch(
+        name=name,
+        author=_header(mail, "From", name),
+        date=_date(mail, name),
+        subject=re.sub(r"^\[PATCH[^\]]*\]\s*", "", " ".join(_header(mail, "Subject", name).split())),
+        body=_body(head, name),
+        changes=_changes(text, name),
+        digest=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def safe_path(path: str) -> bool:
+    """Whether `path` stays inside a tree: relative, plain, no `..`, no `.git`."""
+    parts = PurePosixPath(path).parts
+    plain = bool(parts) and not path.startswith("/") and "\\" not in path and "\0" not in path
+    return plain and str(PurePosixPath(path)) == path and not {"..", ".", ".git"} & set(parts)
+
+
+def _text(data: bytes, name: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise CatalogError(
+            f"{name}: larger than {MAX_BYTES} bytes", hint="a fix is small; split or shrink it"
+        )
+    if b"\r" in data:
+        raise CatalogError(
+            f"{name}: has CR line endings", hint="save it with LF endings; trees with CRLF are handled"
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CatalogError(f"{name}: is not UTF-8 at byte {error.start}") from error
+
+
+def _split(text: str, name: str) -> tuple[str, email.message.EmailMessage]:
+    found = re.search(r"^---$|^diff --git ", text, re.MULTILINE)
+    if not text.startswith("From ") or not found:
+        raise CatalogError(
+            f"{name}: is not a `git format-patch` file", hint="export it with git format-patch -1"
+        )
+    head = text[: found.start()]
+    mail = email.parser.Parser(policy=email.policy.default).parsestr(head.split("\n", 1)[1])
+    return head, mail
+
+
+def _header(mail: email.message.EmailMessage, key: str, name: str) -> str:
+    value = str(mail.get(key, "")).strip()
+    if not value:
+        raise CatalogError(f"{name}: has no {key} line", hint="export it with git format-patch -1")
+    return value
+
+
+def _date(mail: email.message.EmailMessage, name: str) -> str:
+    value = _header(mail, "Date", name)
+    try:
+        email.utils.parsedate_to_datetime(value)
+    except ValueError as error:
+        raise CatalogError(f"{name}: has a Date that is none: {value}") from error
+    return value
+
+
+def _body(head: str, name: str) -> str:
+    body = head.partition("\n\n")[2].strip()
+    why = re.sub(r"^[A-Z][A-Za-z-]+: .*$", "", body, flags=re.MULTILINE).strip()
+    if not why:
+        raise CatalogError(f"{name}: says no reason", hint="write a paragraph of why in the commit message")
+    if not re.search(r"^Signed-off-by: .+ <.+>$", body, re.MULTILINE):
+        raise CatalogError(f"{name}: has no Signed-off-by line", hint="commit with git commit -s")
+    return body
+
+
+def _refuse_unsafe(text: str, name: str) -> None:
+    for line in text.splitlines():
+        for start, what in _REFUSED.items():
+            if line.startswith(start):
+                raise CatalogError(
+                    f"{name}: holds {what} ({line})", hint="a fix only edits, adds or removes text files"
+                )
+        found = re.match(r"(?:---|\+\+\+) (?!a/|b/|/dev/null$)(\S+)", line)
+        if found and found.group(0) != "---":
+            raise CatalogError(f"{name}: names {found.group(1)}, which is not a/... or b/...")
+
+
+def _changes(text: str, name: str) -> tuple[FileChange, ...]:
+    from unidiff import PatchSet  # noqa: PLC0415 - only loading a catalogue needs the parser
+    from unidiff.errors import UnidiffParseError  # noqa: PLC0415
+
+    diff = text[text.index("diff --git ") :] if "diff --git " in text else ""
+    try:
+        parsed = PatchSet(diff.partition("\n-- \n")[0].splitlines(keepends=True))
+    except UnidiffParseError as error:
+        raise CatalogError(f"{name}: is damaged: {error}", hint="export it again") from error
+    changes = tuple(_change(file, name) for file in parsed)
+    if not changes or len({change.path for change in changes}) != len(changes):
+        raise CatalogError(f"{name}: changes no file, or one twice")
+    return changes
+
+
+def _change(file: PatchedFile, name: str) -> FileChange:
+    source, target = file.source_file, file.target_file
+    path = (source if target == "/dev/null" else target).partition("/")[2]
+    if not safe_path(path):
+        raise CatalogError(f"{name}: leaves the tree: {path}")
+    if "/dev/null" not in (source, target) and source.partition("/")[2] != path:
+        raise CatalogError(f"{name}: holds a rename ({source} to {target})")
+    if not len(file):
+        raise CatalogError(f"{name}: {path} has no hunk")
+    hunks = tuple(_hunk(hunk) for hunk in file)
+    return FileChange(path, hunks, before=source != "/dev/null", after=target != "/dev/null")
+
+
+def _hunk(hunk: ParsedHunk) -> Hunk:
+    kinds: list[str] = []
+    old: list[bytes] = []
+    new: list[bytes] = []
+    for line in hunk:
+        if line.line_type == "\\":
+            _drop_newline(kinds[-1], old, new)
+            continue
+        kinds.append(line.line_type)
+        if line.line_type in " -":
+            old.append(line.value.encode())
+        if line.line_type in " +":
+            new.append(line.value.encode())
+    leading, trailing = _context(kinds), _context(kinds[::-1])
+    return Hunk(hunk.source_start, tuple(old), hunk.target_start, tuple(new), leading, trailing)
+
+
+def _drop_newline(kind: str, old: list[bytes], new: list[bytes]) -> None:
+    for side, kinds in ((old, " -"), (new, " +")):
+        if kind in kinds:
+            side[-1] = side[-1].removesuffix(b"\n")
+
+
+def _context(kinds: Sequence[str]) -> int:
+    return next((i for i, kind in enumerate(kinds) if kind != " "), len(kinds))

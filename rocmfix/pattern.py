@@ -1,0 +1,226 @@
+"""Finds a piece of Python by its shape: "does this function contain a call like that", by AST, without running it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search says: does the scope exist, and on which line (1-based) does the pattern first match."""
+
+    scope_line: int | None
+    match_line: int | None = None
+
+
+class PatternError(ValueError):
+    """A pattern that is not one Python expression or statement."""
+
+
+@lru_cache(maxsize=None)
+def compile_pattern(pattern: str) -> ast.AST:
+    """The AST of `pattern`: one expression or statement, with wildcards.
+
+    `_` stands for any expression, or any name where a name must stand; `...` as an argument for any further
+    arguments; `...` as the only statement of a body for any body. `a and b` also matches where more is and-ed,
+    in any order; `from m import a` also where more is imported. Raises PatternError.
+    """
+    try:
+        body = ast.parse(pattern.strip()).body
+    except SyntaxError as error:
+        raise PatternError(f"not Python: {pattern!r} ({error.msg})") from error
+    if len(body) != 1:
+        raise PatternError(f"not one expression or statement: {pattern!r}")
+    return body[0].value if isinstance(body[0], ast.Expr) else body[0]
+
+
+@lru_cache(maxsize=4096)
+def search(source: str, scope: str, pattern: str | None = None, under: str | None = None) -> Found:
+    """Look for `pattern` in the function or class `scope` ("Class.method", "" for the whole module).
+
+    With `under`, only bodies of `if` statements (and `x if test else y`) whose test is that pattern, or has it as
+    one of its and-ed parts, are searched. A scope defined several times (under if/else) is searched everywhere.
+    A file that is not Python has no scopes: nothing is found in it.
+    """
+    blocks = list(_blocks(source, scope))
+    if not blocks:
+        return Found(None)
+    if pattern is None:
+        return Found(blocks[0].line)
+    wanted = compile_pattern(pattern)
+    likely = [block for block in blocks if all(word in block.text for word in _words(wanted))]
+    for root, shift in _roots(likely, source, scope):
+        line = _first_match(root, wanted, under)
+        if line is not None:
+            return Found(blocks[0].line, line + shift)
+    return Found(blocks[0].line)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A stretch of source: its text as it stands, and the line it starts on."""
+
+    text: str
+    line: int
+
+
+def _blocks(source: str, scope: str) -> Iterator[_Block]:
+    """The definitions called `scope`, cut out of `source` by indentation: parsing whole files is 50 times slower."""
+    blocks = [_Block(source, 1)]
+    for name in scope.split(".") if scope else ():
+        blocks = [inner for block in blocks for inner in _definitions(block, name)]
+    yield from blocks
+
+
+def _definitions(block: _Block, name: str) -> Iterator[_Block]:
+    if name not in block.text:
+        return
+    lines = block.text.splitlines(keepends=True)
+    head = re.compile(rf"([ \t]*)(?:async\s+def|def|class)\s+{re.escape(name)}\b")
+    for i, line in enumerate(lines):
+        found = head.match(line)
+        if found and not (i == 0 and block.line > 1):
+            end = _end(lines, i, len(found.group(1).expandtabs()))
+            yield _Block("".join(lines[i:end]), block.line + i)
+
+
+def _end(lines: list[str], start: int, indent: int) -> int:
+    """Where the block that starts on `start` ends: the next statement indented no deeper.
+
+    A closing bracket or a comment does not end it; a dedented line inside a string would, and then the block does
+    not parse and `_parse` looks further.
+    """
+    for i in range(start + 1, len(lines)):
+        text = lines[i].lstrip()
+        if (
+            text
+            and text[0] not in ")]}#"
+            and len(lines[i][: len(lines[i]) - len(text)].expandtabs()) <= indent
+        ):
+            return i
+    return len(lines)
+
+
+def _roots(blocks: list[_Block], source: str, scope: str) -> Iterator[tuple[ast.AST, int]]:
+    """The AST of each block, and what to add to its line numbers; from the whole file where cutting went wrong."""
+    for block in blocks:
+        tree, shift = _parse(block.text)
+        if tree is None:
+            whole, _ = _parse(source)
+            yield from ((node, 0) for node in _named(whole, scope.split(".") if scope else []))
+            return
+        yield tree, block.line - 1 - shift
+
+
+def _named(tree: ast.AST | None, names: list[str]) -> Iterator[ast.AST]:
+    if tree is None or not names:
+        yield from () if tree is None else (tree,)
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == names[0]:
+            yield from _named(node, names[1:])
+
+
+def _first_match(root: ast.AST, wanted: ast.AST, under: str | None) -> int | None:
+    bodies = [root] if under is None else list(_under(root, compile_pattern(under)))
+    lines = [
+        node.lineno
+        for body in bodies
+        for node in ast.walk(body)
+        if isinstance(node, (ast.expr, ast.stmt)) and _matches(wanted, node)
+    ]
+    return min(lines, default=None)
+
+
+@lru_cache(maxsize=512)
+def _parse(text: str) -> tuple[ast.AST | None, int]:
+    """The AST of an indented block, and how many lines were put before it to make it parse."""
+    indented = text[:1] in (" ", "\t")
+    try:
+        return ast.parse("if 1:\n" + text if indented else text), int(indented)
+    except (SyntaxError, ValueError, RecursionError):
+        return None, 0
+
+
+def _words(pattern: ast.AST) -> frozenset[str]:
+    """Names that must stand in any text the pattern matches: a cheap test before parsing."""
+    words = set[str]()
+    for node in ast.walk(pattern):
+        match node:
+            case ast.Name(id=name) if name != "_":
+                words.add(name)
+            case ast.Attribute(attr=name) if name != "_":
+                words.add(name)
+            case ast.alias(name=name):
+                words.add(name)
+            case ast.keyword(arg=str(name)):
+                words.add(name)
+    return frozenset(words)
+
+
+def _under(tree: ast.AST, test: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.If, ast.IfExp)):
+            continue
+        parts = (
+            node.test.values
+            if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And)
+            else []
+        )
+        if any(_matches(test, part) for part in (node.test, *parts)):
+            yield from node.body if isinstance(node, ast.If) else (node.body,)
+
+
+def _matches(pattern: object, node: object) -> bool:
+    match pattern, node:
+        case ast.Name(id="_"), ast.expr():
+            return True
+        case ast.Attribute(attr="_"), ast.Attribute():
+            return _matches(pattern.value, node.value)
+        case ast.BoolOp(), ast.BoolOp():
+            same = type(pattern.op) is type(node.op)
+            return same and all(
+                any(_matches(part, value) for value in node.values) for part in pattern.values
+            )
+        case ast.Call(), ast.Call():
+            return _matches(pattern.func, node.func) and _arguments_match(pattern, node)
+        case ast.ImportFrom(), ast.ImportFrom():
+            names = {alias.name for alias in node.names}
+            same = (pattern.module, pattern.level) == (node.module, node.level)
+            return same and {alias.name for alias in pattern.names} <= names
+        case ast.AST(), ast.AST():
+            return type(pattern) is type(node) and all(
+                _matches(getattr(pattern, name, None), getattr(node, name, None))
+                for name in pattern._fields
+                if name not in ("ctx", "type_comment", "kind")
+            )
+        case list(), list():
+            return _is_any_body(pattern) or (
+                len(pattern) == len(node) and all(_matches(p, n) for p, n in zip(pattern, node, strict=True))
+            )
+        case _:
+            return pattern == "_" or pattern == node
+
+
+def _arguments_match(pattern: ast.Call, node: ast.Call) -> bool:
+    free = any(_is_ellipsis(argument) for argument in pattern.args)
+    wanted = [argument for argument in pattern.args if not _is_ellipsis(argument)]
+    if len(wanted) > len(node.args) or (not free and len(wanted) != len(node.args)):
+        return False
+    if not all(_matches(p, n) for p, n in zip(wanted, node.args, strict=False)):
+        return False
+    if not free and len(pattern.keywords) != len(node.keywords):
+        return False
+    return all(any(_matches(p, n) for n in node.keywords) for p in pattern.keywords)
+
+
+def _is_ellipsis(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+def _is_any_body(body: list[object]) -> bool:
+    return len(body) == 1 and isinstance(body[0], ast.Expr) and _is_ellipsis(body[0].value)
