@@ -71,14 +71,15 @@ def parse_patch(data: bytes, name: str) -> Patch:
     """
     text = _text(data, name)
     head, mail = _split(text, name)
-    _refuse_unsafe(text, name)
+    diff = "diff --git " + text.partition("\ndiff --git ")[2].partition("\n-- \n")[0]
+    _refuse_unsafe(diff, name)
     return Patch(
         name=name,
         author=_header(mail, "From", name),
         date=_date(mail, name),
         subject=re.sub(r"^\[PATCH[^\]]*\]\s*", "", " ".join(_header(mail, "Subject", name).split())),
         body=_body(head, name),
-        changes=_changes(text, name),
+        changes=_changes(diff, name),
         digest=hashlib.sha256(data).hexdigest(),
     )
 
@@ -142,27 +143,37 @@ def _body(head: str, name: str) -> str:
     return body
 
 
-def _refuse_unsafe(text: str, name: str) -> None:
-    for line in text.splitlines():
-        for start, what in _REFUSED.items():
-            if line.startswith(start):
-                raise CatalogError(
-                    f"{name}: holds {what} ({line})", hint="a fix only edits, adds or removes text files"
-                )
-        found = re.match(r"(?:---|\+\+\+) (?!a/|b/|/dev/null$)(\S+)", line)
-        if found and found.group(0) != "---":
-            raise CatalogError(f"{name}: names {found.group(1)}, which is not a/... or b/...")
+def _refuse_unsafe(diff: str, name: str) -> None:
+    """Look at the header lines of each file's part: inside hunks, lines start with a blank, `+`, `-` or `\\`."""
+    for part in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]:
+        header = part.partition("\n@@ ")[0].splitlines()
+        for line in header:
+            for start, what in _REFUSED.items():
+                if line.startswith(start):
+                    hint = "a fix only edits, adds or removes text files"
+                    raise CatalogError(f"{name}: holds {what} ({line})", hint=hint)
+        _refuse_disagreeing(header, name)
 
 
-def _changes(text: str, name: str) -> tuple[FileChange, ...]:
+def _refuse_disagreeing(header: list[str], name: str) -> None:
+    """The three places that name a file must agree: git goes by one of them, other readers by another."""
+    named = re.fullmatch(r"diff --git a/(\S+) b/(\S+)", header[0])
+    if not named or named[1] != named[2]:
+        raise CatalogError(f"{name}: holds a rename, or a path with blanks: {header[0]}")
+    for mark, prefix in (("--- ", "a/"), ("+++ ", "b/")):
+        for line in header:
+            if line.startswith(mark) and line[4:] not in ("/dev/null", prefix + named[1]):
+                raise CatalogError(f"{name}: names {line[4:]} in a part about {named[1]}")
+
+
+def _changes(diff: str, name: str) -> tuple[FileChange, ...]:
     from unidiff import PatchSet  # noqa: PLC0415 - only loading a catalogue needs the parser
     from unidiff.errors import UnidiffParseError  # noqa: PLC0415
 
-    diff = text[text.index("diff --git ") :] if "diff --git " in text else ""
     try:
-        parsed = PatchSet(diff.partition("\n-- \n")[0].splitlines(keepends=True))
+        parsed = PatchSet(diff.splitlines(keepends=True))
     except UnidiffParseError as error:
-        raise CatalogError(f"{name}: is damaged: {error}", hint="export it again") from error
+        raise CatalogError(f"{name}: is damaged: {str(error).strip()}", hint="export it again") from error
     changes = tuple(_change(file, name) for file in parsed)
     if not changes or len({change.path for change in changes}) != len(changes):
         raise CatalogError(f"{name}: changes no file, or one twice")
@@ -174,8 +185,6 @@ def _change(file: PatchedFile, name: str) -> FileChange:
     path = (source if target == "/dev/null" else target).partition("/")[2]
     if not safe_path(path):
         raise CatalogError(f"{name}: leaves the tree: {path}")
-    if "/dev/null" not in (source, target) and source.partition("/")[2] != path:
-        raise CatalogError(f"{name}: holds a rename ({source} to {target})")
     if not len(file):
         raise CatalogError(f"{name}: {path} has no hunk")
     hunks = tuple(_hunk(hunk) for hunk in file)

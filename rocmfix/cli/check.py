@@ -1,0 +1,92 @@
+"""`rocmfix check`: which known defects a tree has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rocmfix.cli._options import (
+    SOURCE_HELP,
+    catalogue,
+    json_option,
+    offline_option,
+    on_terminal,
+    open_source,
+    patches_option,
+    print_json,
+    print_lines,
+)
+
+
+@click.command(epilog="Exit codes: 0 clean, 10 needed, 11 unmended, 12 conflict; the highest holds.")
+@click.argument("source", required=False)
+@click.option(
+    "--installed", is_flag=True, help="The sglang that this Python would import; nothing is imported."
+)
+@click.option(
+    "--all-releases", is_flag=True, help="Every release of the catalogue; exit code 12 on a conflict, else 0."
+)
+@json_option
+@offline_option
+@patches_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    source: str | None,
+    *,
+    installed: bool,
+    all_releases: bool,
+    as_json: bool,
+    offline: bool,
+    patches: Path | None,
+) -> None:
+    """Say which known ROCm defects SOURCE has, and why, from its content alone.
+
+    \b
+    {source_help}
+    """
+    if all_releases:
+        if source or installed:
+            raise click.UsageError("--all-releases takes no SOURCE")
+        ctx.exit(_matrix(patches, as_json=as_json, offline=offline))
+    ctx.exit(_one(source, patches, installed=installed, as_json=as_json, offline=offline))
+
+
+command.help = (command.help or "").format(source_help=SOURCE_HELP)
+
+
+def _one(source: str | None, patches: Path | None, *, installed: bool, as_json: bool, offline: bool) -> int:
+    from rocmfix.record import read_record
+    from rocmfix.report import console, summary, verdict_lines, verdict_table
+    from rocmfix.verdict import judge_all
+
+    catalog = catalogue(patches)
+    tree = open_source(source, installed=installed, offline=offline)
+    report = judge_all(catalog, tree, read_record(tree))
+    if as_json:
+        print_json(report)
+        return report.exit_code
+    if on_terminal():
+        console().print(verdict_table(report))
+    else:
+        print_lines(verdict_lines(report))
+    click.echo(summary(report, len(list(catalog.fixes()))))
+    return report.exit_code
+
+
+def _matrix(patches: Path | None, *, as_json: bool, offline: bool) -> int:
+    from rocmfix.matrix import judge_releases
+    from rocmfix.report import matrix_lines
+
+    catalog = catalogue(patches)
+    matrix = judge_releases(catalog, offline=offline)
+    if as_json:
+        print_json(matrix)
+        return matrix.exit_code
+    print_lines(matrix_lines(matrix))
+    fixes = len(list(catalog.fixes()))
+    click.echo(
+        f"{fixes} known defects judged on {len(matrix.trees)} releases; rocmfix check RELEASE gives the reasons"
+    )
+    return matrix.exit_code

@@ -1,0 +1,156 @@
+"""Shows records to people: tables on a terminal, aligned plain text in a pipe, Markdown for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rocmfix.model import Matrix, Outcome, PatchPlan, TreeReport, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_ORDER = (
+    Outcome.CONFLICT,
+    Outcome.NEEDED,
+    Outcome.UNMENDED,
+    Outcome.APPLIED,
+    Outcome.UPSTREAM,
+    Outcome.NOT_APPLICABLE,
+)
+_STYLE = {
+    Outcome.CONFLICT: "bold red",
+    Outcome.NEEDED: "bold yellow",
+    Outcome.UNMENDED: "magenta",
+    Outcome.APPLIED: "green",
+    Outcome.UPSTREAM: "dim green",
+    Outcome.NOT_APPLICABLE: "dim",
+}
+_LETTER = {
+    Outcome.CONFLICT: "X",
+    Outcome.NEEDED: "N",
+    Outcome.UNMENDED: "u",
+    Outcome.APPLIED: "a",
+    Outcome.UPSTREAM: ".",
+    Outcome.NOT_APPLICABLE: "-",
+}
+_QUIET = (Outcome.UPSTREAM, Outcome.NOT_APPLICABLE)
+
+
+def place(verdict: Verdict) -> str:
+    """`file:line`, or as much of it as there is."""
+    line = f":{verdict.line}" if verdict.line else ""
+    return f"{verdict.file}{line}" if verdict.file else ""
+
+
+def upstream(verdict: Verdict) -> str:
+    """`sglang#29373 in 0.5.15`, or where it stands."""
+    stand = verdict.upstream
+    if not stand.pr:
+        return "none"
+    pr = stand.pr.rpartition("/")[2]
+    return f"{pr} in {stand.since}" if stand.since else f"{pr} {stand.status.value}"
+
+
+def summary(report: TreeReport, catalog_size: int) -> str:
+    """The last line of `check`: how many fixes there are of each verdict, and how much was judged."""
+    counts = [(outcome, sum(v.verdict is outcome for v in report.verdicts)) for outcome in _ORDER]
+    said = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
+    return f"{said}. {len(report.verdicts)} of {catalog_size} known defects judged"
+
+
+def ordered(report: TreeReport) -> list[Verdict]:
+    """The verdicts, those that ask for action first."""
+    return sorted(report.verdicts, key=lambda verdict: _ORDER.index(verdict.verdict))
+
+
+def verdict_table(report: TreeReport) -> RenderableType:
+    """The table of one tree for a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("fix", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("reason", ratio=1, overflow="fold")
+    table.add_column("upstream", no_wrap=True)
+    for verdict in ordered(report):
+        style = _STYLE[verdict.verdict]
+        quiet = verdict.verdict in _QUIET
+        reason = Text(
+            verdict.reason,
+            style="dim" if quiet else "",
+            no_wrap=quiet,
+            overflow="ellipsis" if quiet else "fold",
+        )
+        if not quiet:
+            reason.append(f"\n{place(verdict)}", style="cyan")
+            if verdict.advice:
+                reason.append(f"\n{verdict.advice}", style="italic")
+        table.add_row(
+            Text(verdict.fix, style="dim" if quiet else "bold"),
+            Text(verdict.verdict.value, style=style),
+            reason,
+            Text(upstream(verdict), style="dim" if quiet else ""),
+        )
+    return table
+
+
+def verdict_lines(report: TreeReport) -> Iterable[str]:
+    """The same as aligned plain text, one verdict a line: for pipes and grep."""
+    rows = [("FIX", "VERDICT", "WHERE", "UPSTREAM", "REASON")]
+    for v in ordered(report):
+        reason = f"{v.reason}; {v.advice}" if v.advice else v.reason
+        rows.append((v.fix, v.verdict.value, place(v) or "-", upstream(v), reason))
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    """Rows as lines, columns padded to their widest cell, the last one free."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)]
+        yield "  ".join((*cells, row[-1])).rstrip()
+
+
+def matrix_lines(matrix: Matrix) -> Iterable[str]:
+    """Fixes x trees, a letter a cell."""
+    heads = [short(tree) for tree in matrix.trees]
+    width = max(map(len, heads), default=0)
+    fixes = [verdict.fix for verdict in matrix.trees[0].verdicts] if matrix.trees else []
+    label = max(map(len, fixes), default=0)
+    yield " " * label + "".join(f" {head:>{width}}" for head in heads)
+    for i, fix in enumerate(fixes):
+        cells = (_LETTER[tree.verdicts[i].verdict] for tree in matrix.trees)
+        yield fix.ljust(label) + "".join(f" {cell:>{width}}" for cell in cells)
+    yield ""
+    yield ", ".join(f"{letter} {outcome.value}" for outcome, letter in _LETTER.items())
+
+
+def short(tree: TreeReport) -> str:
+    """The tree's name as a column head: `14`, `15p1`."""
+    name = tree.release or tree.source
+    return name.removeprefix("0.5.").replace(".post", "p")
+
+
+def plan_lines(plan: PatchPlan) -> Iterable[str]:
+    """What a plan applies and what it skips."""
+    rows = [
+        ("apply", step.fix, step.variant, f"{', '.join(step.files)}{_offsets(step.offsets)}")
+        for step in plan.apply
+    ]
+    rows += [("skip", skip.fix, skip.verdict.value, skip.reason) for skip in plan.skip]
+    return aligned(rows) if rows else ()
+
+
+def _offsets(offsets: tuple[int, ...]) -> str:
+    moved = sorted({offset for offset in offsets if offset})
+    return f" ({', '.join(f'{offset:+d}' for offset in moved)} lines off)" if moved else ""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that writes where click writes."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
