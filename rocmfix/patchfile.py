@@ -71,7 +71,8 @@ def parse_patch(data: bytes, name: str) -> Patch:
     """
     text = _text(data, name)
     head, mail = _split(text, name)
-    diff = "diff --git " + text.partition("\ndiff --git ")[2].partition("\n-- \n")[0]
+    found = re.search(r"^diff --git ", text, re.MULTILINE)
+    diff = text[found.start() :].partition("\n-- \n")[0] if found else ""
     _refuse_unsafe(diff, name)
     return Patch(
         name=name,

@@ -43,7 +43,9 @@ def make_diff(folder: Path, old: bytes | None, new: bytes | None) -> bytes:
         ["git", "diff", "--no-index", "--no-prefix", "--full-index", "a", "b"],
         cwd=folder, capture_output=True, check=False, env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"},
     )  # fmt: skip
-    return HEADER.encode() + done.stdout
+    return HEADER.encode() + re.sub(
+        rb"diff --git [ab]/f.py [ab]/f.py", b"diff --git a/f.py b/f.py", done.stdout
+    )
 
 
 def git_apply(
