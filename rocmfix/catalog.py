@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ class Fix(Record):
         for since, until, file in windows:
             if since >= until:
                 raise ValueError(f"{file}: its window ends before it begins")
-        for (_, until, one), (since, _, other) in zip(windows, windows[1:], strict=False):
+        for (_, until, one), (since, _, other) in itertools.pairwise(windows):
             if since < until:
                 raise ValueError(f"{one} and {other} have overlapping windows")
         return self
@@ -165,7 +166,7 @@ class Catalog:
 
     def find(self, fix_id: str) -> tuple[PatchSet, Fix]:
         """The fix called `fix_id`. Raises CatalogError naming the nearest ids."""
-        import difflib  # noqa: PLC0415
+        import difflib
 
         found = {fix.id: (each, fix) for each, fix in self.fixes()}
         if fix_id not in found:
@@ -178,9 +179,7 @@ class Catalog:
         for each in self.sets:
             if name in (each.name, each.folder.name):
                 return each
-        raise CatalogError(
-            f"no set is called {name}", hint="there are: " + ", ".join(s.name for s in self.sets)
-        )
+        raise CatalogError(f"no set is called {name}", hint="there are: " + ", ".join(s.name for s in self.sets))
 
 
 def default_folder() -> Path:
@@ -241,9 +240,7 @@ def _patch(path: Path, name: str) -> Patch:
     if path.is_symlink() or not path.is_file():
         raise CatalogError(f"{where}: is not a regular file")
     if path.stat().st_size > MAX_BYTES:
-        raise CatalogError(
-            f"{where}: larger than {MAX_BYTES} bytes", hint="a fix is small; split or shrink it"
-        )
+        raise CatalogError(f"{where}: larger than {MAX_BYTES} bytes", hint="a fix is small; split or shrink it")
     return parse_patch(path.read_bytes(), where)
 
 
@@ -285,4 +282,4 @@ def _flat(probes: tuple[Probe, ...]) -> Iterator[Probe]:
                 yield probe
 
 
-__all__ = ["Catalog", "Fix", "FileProbe", "PatchSet", "Read", "Series", "Shape", "Variant", "load"]
+__all__ = ["Catalog", "FileProbe", "Fix", "PatchSet", "Read", "Series", "Shape", "Variant", "load"]

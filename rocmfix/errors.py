@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 
 import click
 
@@ -13,7 +13,7 @@ class RocmfixError(click.ClickException):
     `message` says what and where; `details` are lines shown under it as they are; `hint` says what to do next.
     """
 
-    exit_code: ClassVar[int] = 1  # type: ignore[misc]
+    exit_code = 1
 
     def __init__(self, message: str, *, details: tuple[str, ...] = (), hint: str | None = None) -> None:
         super().__init__(message)

@@ -175,9 +175,7 @@ def _misfit(path: str, hunk: Hunk, lines: list[bytes], way: Way) -> Misfit:
 
 
 def _agreement(old: tuple[bytes, ...], lines: list[bytes], at: int) -> int:
-    return sum(
-        len(line) for line, found in zip(old, lines[at : at + len(old)], strict=False) if line == found
-    )
+    return sum(len(line) for line, found in zip(old, lines[at : at + len(old)], strict=False) if line == found)
 
 
 def _leftover(change: FileChange, lines: list[bytes]) -> Misfit:

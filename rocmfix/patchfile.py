@@ -94,13 +94,9 @@ def safe_path(path: str) -> bool:
 
 def _text(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
-        raise CatalogError(
-            f"{name}: larger than {MAX_BYTES} bytes", hint="a fix is small; split or shrink it"
-        )
+        raise CatalogError(f"{name}: larger than {MAX_BYTES} bytes", hint="a fix is small; split or shrink it")
     if b"\r" in data:
-        raise CatalogError(
-            f"{name}: has CR line endings", hint="save it with LF endings; trees with CRLF are handled"
-        )
+        raise CatalogError(f"{name}: has CR line endings", hint="save it with LF endings; trees with CRLF are handled")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -110,9 +106,7 @@ def _text(data: bytes, name: str) -> str:
 def _split(text: str, name: str) -> tuple[str, email.message.EmailMessage]:
     found = re.search(r"^---$|^diff --git ", text, re.MULTILINE)
     if not text.startswith("From ") or not found:
-        raise CatalogError(
-            f"{name}: is not a `git format-patch` file", hint="export it with git format-patch -1"
-        )
+        raise CatalogError(f"{name}: is not a `git format-patch` file", hint="export it with git format-patch -1")
     head = text[: found.start()]
     mail = email.parser.Parser(policy=email.policy.default).parsestr(head.split("\n", 1)[1])
     return head, mail
@@ -145,7 +139,7 @@ def _body(head: str, name: str) -> str:
 
 
 def _refuse_unsafe(diff: str, name: str) -> None:
-    """Look at the header lines of each file's part: inside hunks, lines start with a blank, `+`, `-` or `\\`."""
+    """Look at the header lines of each file's part: lines inside hunks never start with `diff`."""
     for part in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]:
         header = part.partition("\n@@ ")[0].splitlines()
         for line in header:
@@ -168,8 +162,8 @@ def _refuse_disagreeing(header: list[str], name: str) -> None:
 
 
 def _changes(diff: str, name: str) -> tuple[FileChange, ...]:
-    from unidiff import PatchSet  # noqa: PLC0415 - only loading a catalogue needs the parser
-    from unidiff.errors import UnidiffParseError  # noqa: PLC0415
+    from unidiff.errors import UnidiffParseError
+    from unidiff.patch import PatchSet
 
     try:
         parsed = PatchSet(diff.splitlines(keepends=True))

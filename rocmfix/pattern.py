@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class PatternError(ValueError):
     """A pattern that is not one Python expression or statement."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def compile_pattern(pattern: str) -> ast.AST:
     """The AST of `pattern`: one expression or statement, with wildcards.
 
@@ -96,11 +96,7 @@ def _end(lines: list[str], start: int, indent: int) -> int:
     """
     for i in range(start + 1, len(lines)):
         text = lines[i].lstrip()
-        if (
-            text
-            and text[0] not in ")]}#"
-            and len(lines[i][: len(lines[i]) - len(text)].expandtabs()) <= indent
-        ):
+        if text and text[0] not in ")]}#" and len(lines[i][: len(lines[i]) - len(text)].expandtabs()) <= indent:
             return i
     return len(lines)
 
@@ -159,6 +155,8 @@ def _words(pattern: ast.AST) -> frozenset[str]:
                 words.add(name)
             case ast.keyword(arg=str(name)):
                 words.add(name)
+            case _:
+                pass
     return frozenset(words)
 
 
@@ -166,11 +164,7 @@ def _under(tree: ast.AST, test: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if not isinstance(node, (ast.If, ast.IfExp)):
             continue
-        parts = (
-            node.test.values
-            if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And)
-            else []
-        )
+        parts = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else []
         if any(_matches(test, part) for part in (node.test, *parts)):
             yield from node.body if isinstance(node, ast.If) else (node.body,)
 
@@ -183,9 +177,7 @@ def _matches(pattern: object, node: object) -> bool:
             return _matches(pattern.value, node.value)
         case ast.BoolOp(), ast.BoolOp():
             same = type(pattern.op) is type(node.op)
-            return same and all(
-                any(_matches(part, value) for value in node.values) for part in pattern.values
-            )
+            return same and all(any(_matches(part, value) for value in node.values) for part in pattern.values)
         case ast.Call(), ast.Call():
             return _matches(pattern.func, node.func) and _arguments_match(pattern, node)
         case ast.ImportFrom(), ast.ImportFrom():
@@ -203,7 +195,7 @@ def _matches(pattern: object, node: object) -> bool:
                 len(pattern) == len(node) and all(_matches(p, n) for p, n in zip(pattern, node, strict=True))
             )
         case _:
-            return pattern == "_" or pattern == node
+            return pattern in ("_", node)
 
 
 def _arguments_match(pattern: ast.Call, node: ast.Call) -> bool:

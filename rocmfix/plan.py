@@ -121,9 +121,7 @@ def _conflict_error(catalog: Catalog, skip: Skip, tree: Tree) -> ApplyError:
     nearest = nearest_misfit(patches, fix, tree.read)
     hint = f"rocmfix refresh {patches.name} --onto {tree.source}"
     if nearest is None:
-        return ApplyError(
-            f"{patches.name}: {fix.id} cannot be decided on {tree.source}: {skip.reason}", hint=hint
-        )
+        return ApplyError(f"{patches.name}: {fix.id} cannot be decided on {tree.source}: {skip.reason}", hint=hint)
     variant, misfit = nearest
     return ApplyError(
         f"{patches.name}: {fix.id} does not apply to {tree.source} ({_place(tree, misfit)}, {variant.file})",

@@ -165,27 +165,31 @@ def ask_all(probes: tuple[Probe, ...], read: Read, subject: Paths) -> Answer:
 
 def ask(probe: Probe, read: Read, subject: Paths) -> Answer:
     """Answer one probe from the files `read` gives."""
+    answer = _answer(probe, read, subject)
+    return Answer(answer.holds, answer.file, answer.line, probe.note) if probe.note else answer
+
+
+def _answer(probe: Probe, read: Read, subject: Paths) -> Answer:
     match probe:
         case FileProbe():
-            answer = _file(probe, read)
+            return _file(probe, read)
         case NotProbe():
             inner = ask(probe.inner, read, subject)
-            answer = Answer(not inner.holds, inner.file, inner.line, inner.why)
+            return Answer(not inner.holds, inner.file, inner.line, inner.why)
         case AnyProbe():
             answers = [ask(each, read, subject) for each in probe.inner]
-            answer = next((each for each in answers if each.holds), answers[0])
+            return next((each for each in answers if each.holds), answers[0])
         case AllProbe():
-            answer = ask_all(probe.inner, read, subject)
+            return ask_all(probe.inner, read, subject)
         case GuardProbe() | TextProbe() | PythonProbe():
-            answer = _in_file(probe, read, probe.within or subject)
-    return Answer(answer.holds, answer.file, answer.line, probe.note) if probe.note else answer
+            return _in_file(probe, read, probe.within or subject)
 
 
 def _file(probe: FileProbe, read: Read) -> Answer:
     for path in probe.file:
         if read(path) is not None:
-            return Answer(True, path, None, "the file is there")  # noqa: FBT003
-    return Answer(False, None, None, f"no {' or '.join(probe.file)}")  # noqa: FBT003
+            return Answer(True, path, None, "the file is there")
+    return Answer(False, None, None, f"no {' or '.join(probe.file)}")
 
 
 def _in_file(probe: GuardProbe | TextProbe | PythonProbe, read: Read, paths: Paths) -> Answer:
@@ -194,7 +198,7 @@ def _in_file(probe: GuardProbe | TextProbe | PythonProbe, read: Read, paths: Pat
         if data is not None:
             text = data.decode("utf-8", "replace").replace("\r\n", "\n")
             return _ASKED[type(probe)](probe, path, text)
-    return Answer(False, None, None, f"no {' or '.join(paths)}")  # noqa: FBT003
+    return Answer(False, None, None, f"no {' or '.join(paths)}")
 
 
 def _guarded(probe: GuardProbe, path: str, text: str) -> Answer:
@@ -207,22 +211,20 @@ def _guarded(probe: GuardProbe, path: str, text: str) -> Answer:
 def _text(probe: TextProbe, path: str, text: str) -> Answer:
     at = text.find(probe.text)
     if at < 0:
-        return Answer(False, path, None, f"no {probe.text!r}")  # noqa: FBT003
-    return Answer(True, path, text.count("\n", 0, at) + 1, f"has {probe.text!r}")  # noqa: FBT003
+        return Answer(False, path, None, f"no {probe.text!r}")
+    return Answer(True, path, text.count("\n", 0, at) + 1, f"has {probe.text!r}")
 
 
 def _python(probe: PythonProbe, path: str, text: str) -> Answer:
     found = search(text, probe.python, probe.has or probe.lacks, probe.under)
     scope = probe.python or "the module"
     if found.scope_line is None:
-        return Answer(False, path, None, f"no {scope}")  # noqa: FBT003
+        return Answer(False, path, None, f"no {scope}")
     what = probe.has or probe.lacks
     if what is None:
-        return Answer(True, path, found.scope_line, f"{scope} is there")  # noqa: FBT003
+        return Answer(True, path, found.scope_line, f"{scope} is there")
     seen = found.match_line is not None
-    words = f"{scope} {'has' if seen else 'has no'} `{what}`" + (
-        f" under `{probe.under}`" if probe.under else ""
-    )
+    words = f"{scope} {'has' if seen else 'has no'} `{what}`" + (f" under `{probe.under}`" if probe.under else "")
     return Answer(seen == bool(probe.has), path, found.match_line or found.scope_line, words)
 
 

@@ -137,8 +137,7 @@ def short(tree: TreeReport) -> str:
 def plan_lines(plan: PatchPlan) -> Iterable[str]:
     """What a plan applies and what it skips."""
     rows = [
-        ("apply", step.fix, step.variant, f"{', '.join(step.files)}{_offsets(step.offsets)}")
-        for step in plan.apply
+        ("apply", step.fix, step.variant, f"{', '.join(step.files)}{_offsets(step.offsets)}") for step in plan.apply
     ]
     rows += [("skip", skip.fix, skip.verdict.value, skip.reason) for skip in plan.skip]
     return aligned(rows) if rows else ()

@@ -57,9 +57,7 @@ class State(Record):
             files[path] = FileState(path=path, before=first, after=_id(after))
         steps = (change.step for change in patched.changes)
         added = (FixState(fix=s.fix, variant=s.variant, digest=s.digest, paths=s.files) for s in steps)
-        return State(
-            fixes=(*self.fixes, *added), files=tuple(sorted(files.values(), key=lambda file: file.path))
-        )
+        return State(fixes=(*self.fixes, *added), files=tuple(sorted(files.values(), key=lambda file: file.path)))
 
 
 def before_file(blob: str) -> str:

@@ -77,8 +77,6 @@ class Overlay:
 
     def paths(self, under: str) -> Iterable[str]:
         prefix = under.rstrip("/") + "/" if under else ""
-        changed = {
-            path for path, data in self.changes.items() if data is not None and path.startswith(prefix)
-        }
+        changed = {path for path, data in self.changes.items() if data is not None and path.startswith(prefix)}
         kept = {path for path in self.below.paths(under) if path not in self.changes}
         return sorted(kept | changed)

@@ -31,9 +31,7 @@ Record = Mapping[str, Done]
 def judge_all(catalog: Catalog, tree: Tree, record: Record | None = None) -> TreeReport:
     """Judge every fix of `catalog` on `tree`. `record` says what rocmfix did to it; content still decides."""
     read = lru_cache(maxsize=None)(tree.read)
-    verdicts = (
-        _shown(judge(each, fix, read, (record or {}).get(fix.id)), tree) for each, fix in catalog.fixes()
-    )
+    verdicts = (_shown(judge(each, fix, read, (record or {}).get(fix.id)), tree) for each, fix in catalog.fixes())
     return TreeReport(source=tree.source, release=tree.release, verdicts=tuple(verdicts))
 
 
@@ -91,7 +89,7 @@ def _mended(
         if landed:
             outcome = Outcome.APPLIED if done else Outcome.UPSTREAM
             reason = "rocmfix applied it" if done else "has this very change"
-            place = Answer(True, landed[0].path, landed[0].line)  # noqa: FBT003
+            place = Answer(True, landed[0].path, landed[0].line)
             return _verdict(fix, outcome, reason, place, how=How.IDENTICAL, variant=variant.file)
     for probes in (fix.fixed, *(variant.fixed for variant in variants)):
         answer = ask_all(probes, read, fix.subject)
@@ -104,7 +102,7 @@ def _mended(
 def _needed(fix: Fix, variant: Variant, landed: tuple[Landed, ...]) -> Verdict:
     moved = sorted({each.offset for each in landed if each.offset})
     offsets = f" (applies {', '.join(f'{offset:+d}' for offset in moved)} lines off)" if moved else ""
-    place = Answer(True, landed[0].path, landed[0].line)  # noqa: FBT003
+    place = Answer(True, landed[0].path, landed[0].line)
     return _verdict(fix, Outcome.NEEDED, fix.why + offsets, place, variant=variant.file)
 
 
@@ -124,7 +122,7 @@ def _conflict(patches: PatchSet, fix: Fix, read: Read, relevant: Answer) -> Verd
     variant, misfit = nearest
     has = "nothing there" if misfit.has is None else f"`{misfit.has.strip()}`"
     reason = f"{variant.file} expects `{misfit.expects.strip()}`, the tree has {has}"
-    place = Answer(False, misfit.path, misfit.line)  # noqa: FBT003
+    place = Answer(False, misfit.path, misfit.line)
     advice = _REFRESH.format(set=patches.name)
     return _verdict(fix, Outcome.CONFLICT, reason, place, variant=variant.file, advice=advice)
 
@@ -142,7 +140,7 @@ def _has(read: Read, path: str, blob: str) -> bool:
 
 
 def _at(done: Done) -> Answer:
-    return Answer(True, next(iter(done.after)), None)  # noqa: FBT003
+    return Answer(True, next(iter(done.after)), None)
 
 
 def _verdict(  # noqa: PLR0913 - one constructor for every verdict

@@ -37,9 +37,7 @@ def patches_option(function: F) -> F:
 
 def offline_option(function: F) -> F:
     """`--offline`: the network is not used; what is missing is named."""
-    return click.option("--offline", is_flag=True, help="Use only what is cached; say what is missing.")(
-        function
-    )
+    return click.option("--offline", is_flag=True, help="Use only what is cached; say what is missing.")(function)
 
 
 def dry_run_option(function: F) -> F:

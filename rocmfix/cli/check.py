@@ -21,9 +21,7 @@ from rocmfix.cli._options import (
 
 @click.command(epilog="Exit codes: 0 clean, 10 needed, 11 unmended, 12 conflict; the highest holds.")
 @click.argument("source", required=False)
-@click.option(
-    "--installed", is_flag=True, help="The sglang that this Python would import; nothing is imported."
-)
+@click.option("--installed", is_flag=True, help="The sglang that this Python would import; nothing is imported.")
 @click.option(
     "--all-releases", is_flag=True, help="Every release of the catalogue; exit code 12 on a conflict, else 0."
 )
@@ -41,11 +39,7 @@ def command(
     offline: bool,
     patches: Path | None,
 ) -> None:
-    """Say which known ROCm defects SOURCE has, and why, from its content alone.
-
-    \b
-    {source_help}
-    """
+    """Say which known ROCm defects SOURCE has, and why, from its content alone."""
     if all_releases:
         if source or installed:
             raise click.UsageError("--all-releases takes no SOURCE")
@@ -53,7 +47,7 @@ def command(
     ctx.exit(_one(source, patches, installed=installed, as_json=as_json, offline=offline))
 
 
-command.help = (command.help or "").format(source_help=SOURCE_HELP)
+command.help = f"{command.help}\n\n{SOURCE_HELP}"
 
 
 def _one(source: str | None, patches: Path | None, *, installed: bool, as_json: bool, offline: bool) -> int:
@@ -86,7 +80,5 @@ def _matrix(patches: Path | None, *, as_json: bool, offline: bool) -> int:
         return matrix.exit_code
     print_lines(matrix_lines(matrix))
     fixes = len(list(catalog.fixes()))
-    click.echo(
-        f"{fixes} known defects judged on {len(matrix.trees)} releases; rocmfix check RELEASE gives the reasons"
-    )
+    click.echo(f"{fixes} known defects judged on {len(matrix.trees)} releases; rocmfix check RELEASE gives the reasons")
     return matrix.exit_code

@@ -43,14 +43,10 @@ def make_diff(folder: Path, old: bytes | None, new: bytes | None) -> bytes:
         ["git", "diff", "--no-index", "--no-prefix", "--full-index", "a", "b"],
         cwd=folder, capture_output=True, check=False, env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"},
     )  # fmt: skip
-    return HEADER.encode() + re.sub(
-        rb"diff --git [ab]/f.py [ab]/f.py", b"diff --git a/f.py b/f.py", done.stdout
-    )
+    return HEADER.encode() + re.sub(rb"diff --git [ab]/f.py [ab]/f.py", b"diff --git a/f.py b/f.py", done.stdout)
 
 
-def git_apply(
-    folder: Path, patch: bytes, data: bytes | None, *flags: str
-) -> tuple[bytes | None, list[int]] | None:
+def git_apply(folder: Path, patch: bytes, data: bytes | None, *flags: str) -> tuple[bytes | None, list[int]] | None:
     """The file after `git apply`, and the offsets git reports; None where git refuses."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
@@ -110,9 +106,7 @@ def test_agrees_with_git_on_drifted_files(tmp_path, base, data):
     assert ours(patch, tree, Way.FORWARD) == git_apply(tmp_path, patch, tree)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [(None, b"a\nb\n"), (b"a\nb\n", None), (b"a", b"a\n"), (b"a\n", b"a")]
-)
+@pytest.mark.parametrize(("old", "new"), [(None, b"a\nb\n"), (b"a\nb\n", None), (b"a", b"a\n"), (b"a\n", b"a")])
 def test_agrees_with_git_on_created_removed_and_unended_files(tmp_path, old, new):
     patch = make_diff(tmp_path, old, new)
     for data in (old, new, b"other\n"):
