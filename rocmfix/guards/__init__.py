@@ -1,0 +1,1 @@
+"""CUDA-only sources on ROCm: find them, guard them, prove the guard compiles."""
