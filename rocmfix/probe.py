@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from rocmfix.guards.conditionals import HIP, include_state
 from rocmfix.hunks import Read
 from rocmfix.model import Record
 from rocmfix.patchfile import safe_path
@@ -202,10 +203,12 @@ def _in_file(probe: GuardProbe | TextProbe | PythonProbe, read: Read, paths: Pat
 
 
 def _guarded(probe: GuardProbe, path: str, text: str) -> Answer:
-    from rocmfix.includes import guarded
-
-    holds, line = guarded(text, probe.include_guarded)
-    return Answer(holds, path, line, f"{probe.include_guarded} is {'' if holds else 'not '}guarded")
+    states = include_state(text, probe.include_guarded, HIP)
+    if not states:
+        return Answer(False, path, None, f"no include of {probe.include_guarded}")
+    open_ones = [state for state in states if state.active is not False]
+    why = f"{probe.include_guarded} is included {'unguarded' if open_ones else 'for CUDA only'}"
+    return Answer(not open_ones, path, (open_ones or states)[0].line, why)
 
 
 def _text(probe: TextProbe, path: str, text: str) -> Answer:

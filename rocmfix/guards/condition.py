@@ -37,9 +37,7 @@ class _MalformedError(Exception):
     pass
 
 
-def evaluate(
-    text: str, macros: Mapping[str, str | None], has: Callable[[str, str], Value] | None = None
-) -> Value:
+def evaluate(text: str, macros: Mapping[str, str | None], has: Callable[[str, str], Value] | None = None) -> Value:
     """The value of the `#if` expression `text` where `macros` are defined.
 
     A macro that maps to None may or may not be defined. `has` answers `__has_include(x)` and its kin by
@@ -229,9 +227,7 @@ def _number(text: str) -> Value:
     if digits.startswith(("0x", "0b")):
         return int(digits, 0)
     return (
-        int(digits, 8)
-        if len(digits) > 1 and digits.startswith("0") and set(digits) <= set("01234567")
-        else int(digits)
+        int(digits, 8) if len(digits) > 1 and digits.startswith("0") and set(digits) <= set("01234567") else int(digits)
     )
 
 

@@ -103,9 +103,7 @@ def guarded(text: str, header: str) -> bool:
     hip = include_state(text, header, HIP)
     cuda = include_state(text, header, CUDA)
     return (
-        bool(hip)
-        and all(state.active is False for state in hip)
-        and any(state.active is not False for state in cuda)
+        bool(hip) and all(state.active is False for state in hip) and any(state.active is not False for state in cuda)
     )
 
 

@@ -75,9 +75,7 @@ def _directives(logical: str) -> Iterator[Directive]:
         seen = hash_at
         named = _NAME.match(_joined(found[1]))
         if named:
-            yield Directive(
-                named[1], named[2].rstrip(), line, line + _newlines(logical, hash_at, found.end())
-            )
+            yield Directive(named[1], named[2].rstrip(), line, line + _newlines(logical, hash_at, found.end()))
 
 
 def _newlines(text: str, start: int, end: int) -> int:

@@ -72,10 +72,7 @@ def test_comments_and_strings_hide_directives():
 
 
 def test_a_continued_line_is_one_directive_at_its_first_line():
-    text = (
-        f"int a;\n#if defined(USE_ROCM) \\\n || \\\n 0\n{INCLUDE}#endif\n"
-        f"#if\\\nndef USE_RO\\\nCM\n{INCLUDE}#endif\n"
-    )
+    text = f"int a;\n#if defined(USE_ROCM) \\\n || \\\n 0\n{INCLUDE}#endif\n#if\\\nndef USE_RO\\\nCM\n{INCLUDE}#endif\n"
     states = include_state(text, HEADER, HIP)
     assert [(state.line, state.active) for state in states] == [(5, True), (10, False)]
     assert next((line.line, line.end) for line in directives(text)) == (2, 4)
@@ -189,9 +186,7 @@ PROGRAMS = st.lists(st.recursive(LINES, _block, max_leaves=8), min_size=1, max_s
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_any_nesting_is_read_as_the_real_preprocessor_reads_it(program):
-    text = (
-        "\n".join(f"#include <{HEADER}>" if line == "MARK" else line for line in program.split("\n")) + "\n"
-    )
+    text = "\n".join(f"#include <{HEADER}>" if line == "MARK" else line for line in program.split("\n")) + "\n"
     numbered = "\n".join(
         f"MARK{n}" if line.startswith("#include") else line for n, line in enumerate(text.split("\n"), 1)
     )
