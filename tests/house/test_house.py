@@ -1,0 +1,117 @@
+"""The rules of the house, where a linter cannot see them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import rocmfix
+from rocmfix import errors
+from rocmfix.cli import main
+
+ROOT = Path(rocmfix.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+EFFECTS = {"subprocess", "socket", "shutil", "tempfile", "docker", "git", "requests", "urllib.request", "http.client"}
+CALLS = {"os.environ", "os.getenv", "os.system", "sys.exit", "time.time", "datetime.now", "os.replace", "os.remove"}
+WRITERS = {"write_text", "write_bytes", "unlink", "rmdir", "mkdir", "rename", "replace", "touch", "symlink_to", "chmod"}
+FORBIDDEN = {"utils", "util", "helpers", "common", "manager", "lib", "misc"}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def outside_system() -> list[Path]:
+    return [path for path in MODULES if "system" not in path.relative_to(ROOT).parts]
+
+
+def imported(tree: ast.AST) -> set[str]:
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+@pytest.mark.parametrize("path", outside_system(), ids=name)
+def test_effects_have_one_address(path):
+    """Processes, network, docker, git and the environment are reached through `rocmfix/system` only."""
+    tree = ast.parse(path.read_text())
+    used = {
+        module for module in imported(tree) if module in EFFECTS or module.split(".")[0] in EFFECTS - {"http.client"}
+    }
+    used |= {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & CALLS
+    assert not used, f"{name(path)} uses {sorted(used)}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "system" in p.relative_to(ROOT).parts], ids=name)
+def test_the_system_knows_nothing_of_the_project(path):
+    """An edge module may raise our errors and read other edge modules; it may not know patches, tables or GPUs."""
+    ours = {module for module in imported(ast.parse(path.read_text())) if module.startswith("rocmfix.")}
+    foreign = {m for m in ours if not m.startswith(("rocmfix.system", "rocmfix.errors"))}
+    assert not foreign, f"{name(path)} imports {sorted(foreign)}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_is_short_named_well_and_says_what_it_is(path):
+    text = path.read_text()
+    assert path.stem not in FORBIDDEN
+    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    assert text.count("\n") <= 400, "split it"
+
+
+def test_exit_codes_are_unique_and_documented():
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, errors.RocmfixError)]
+    codes = [c.exit_code for c in classes]
+    assert len(set(codes)) == len(codes)
+    assert not {0, 2, 10, 11, 12} & set(codes), "0 is success, 2 is click's usage error, 10 to 12 are verdicts"
+    assert all(f" {code} " in (main.help or "").replace("\n", " ").replace(".", " ") for code in codes)
+
+
+def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, click.Command]]:
+    found = [(" ".join(path), group)]
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for each in group.list_commands(context):
+            command = group.get_command(context, each)
+            assert command, each
+            found += commands(command, (*path, each))
+    return found
+
+
+@pytest.mark.parametrize(("path", "command"), commands(main), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_verb_and_option_has_help(path, command):
+    assert command.help, path
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{path} {parameter.opts[0]}"
+
+
+def test_help_imports_nothing_heavy():
+    """`rocmfix --help` is instant: it loads click and the verb modules, nothing else."""
+    code = (
+        "import sys; from click.testing import CliRunner; from rocmfix.cli import main;"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0;"
+        "print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    heavy = {"pydantic", "rich", "docker", "git", "unidiff", "jinja2", "requests", "packaging", "tomllib"}
+    assert not heavy & set(out.stdout.split())
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.name != "__main__.py"], ids=name)
+def test_importing_a_module_has_no_effect(path, tmp_path, monkeypatch):
+    """Nothing is written, printed or started at import time."""
+    monkeypatch.chdir(tmp_path)
+    module = "rocmfix." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    importlib.import_module(module.removesuffix(".__init__"))
+    assert not list(tmp_path.iterdir())
