@@ -26,7 +26,7 @@ def compile_pattern(pattern: str) -> ast.AST:
     """The AST of `pattern`: one expression or statement, with wildcards.
 
     `_` stands for any expression, or any name where a name must stand; `...` as an argument for any further
-    arguments; `...` as the only statement of a body for any body. `a and b` also matches where more is and-ed,
+    arguments; `...` as the only statement of a body for any body (and any `else`). `a and b` also matches where more is and-ed,
     in any order; `from m import a` also where more is imported. Raises PatternError.
     """
     try:
@@ -137,9 +137,11 @@ def _parse(text: str) -> tuple[ast.AST | None, int]:
     """The AST of an indented block, and how many lines were put before it to make it parse."""
     indented = text[:1] in (" ", "\t")
     try:
-        return ast.parse("if 1:\n" + text if indented else text), int(indented)
+        tree = ast.parse("if 1:\n" + text if indented else text)
     except (SyntaxError, ValueError, RecursionError):
         return None, 0
+    wrapper = tree.body[0] if indented else None
+    return (ast.Module(wrapper.body, []) if isinstance(wrapper, ast.If) else tree), int(indented)
 
 
 def _words(pattern: ast.AST) -> frozenset[str]:
@@ -189,6 +191,7 @@ def _matches(pattern: object, node: object) -> bool:
                 _matches(getattr(pattern, name, None), getattr(node, name, None))
                 for name in pattern._fields
                 if name not in ("ctx", "type_comment", "kind")
+                and not (name == "orelse" and _is_any_body(getattr(pattern, "body", [])))
             )
         case list(), list():
             return _is_any_body(pattern) or (
@@ -214,5 +217,5 @@ def _is_ellipsis(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is ...
 
 
-def _is_any_body(body: list[object]) -> bool:
-    return len(body) == 1 and isinstance(body[0], ast.Expr) and _is_ellipsis(body[0].value)
+def _is_any_body(body: object) -> bool:
+    return isinstance(body, list) and len(body) == 1 and isinstance(body[0], ast.Expr) and _is_ellipsis(body[0].value)
