@@ -52,7 +52,8 @@ def search(source: str, scope: str, pattern: str | None = None, under: str | Non
     if pattern is None:
         return Found(blocks[0].line)
     wanted = compile_pattern(pattern)
-    likely = [block for block in blocks if all(word in block.text for word in _words(wanted))]
+    words = _words(wanted)
+    likely = [block for block in blocks if block.is_torn or all(word in block.text for word in words)]
     for root, shift in _roots(likely, source, scope):
         line = _first_match(root, wanted, under)
         if line is not None:
@@ -66,6 +67,11 @@ class _Block:
 
     text: str
     line: int
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether it was cut inside a long string, so that part of it is missing."""
+        return any(self.text.count(quote) % 2 for quote in ('"""', "'''"))
 
 
 def _blocks(source: str, scope: str) -> Iterator[_Block]:
