@@ -26,8 +26,8 @@ def compile_pattern(pattern: str) -> ast.AST:
     """The AST of `pattern`: one expression or statement, with wildcards.
 
     `_` stands for any expression, or any name where a name must stand; `...` as an argument for any further
-    arguments; `...` as the only statement of a body for any body (and any `else`). `a and b` also matches where more is and-ed,
-    in any order; `from m import a` also where more is imported. Raises PatternError.
+    arguments; `...` as the only statement of a body for any body (and any `else`). `a and b` also
+    matches where more is and-ed, in any order; `from m import a` also where more is imported. Raises PatternError.
     """
     try:
         body = ast.parse(pattern.strip()).body

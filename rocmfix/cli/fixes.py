@@ -65,7 +65,7 @@ def _shown(patch_set: PatchSet, fix: Fix) -> Iterator[str]:
     yield f"  why          {fix.why}"
     yield f"  set          {patch_set.name}: {patch_set.series.summary}"
     yield f"  gpu          {', '.join(patch_set.series.gfx) or 'every GPU'}"
-    yield f"  upstream     {' '.join(filter(None, (stand.status.value, stand.pr, stand.since and f'in {stand.since}')))}"
+    yield " ".join(filter(None, ("  upstream    ", stand.status.value, stand.pr, stand.since and f"in {stand.since}")))
     if stand.reason:
         yield f"               {stand.reason}"
     yield f"  retires      {fix.remove_when}"
