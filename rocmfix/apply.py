@@ -2,64 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from rocmfix.checkout import open_checkout
 from rocmfix.errors import ApplyError
 from rocmfix.plan import Patched
 from rocmfix.record import read_state
-from rocmfix.source.folder import DirTree
+from rocmfix.source import export
+from rocmfix.source.folder import DirTree, open_folder
 from rocmfix.state import FOLDER, STATE, State, before_file, edited_since
 from rocmfix.system import files, journal
 from rocmfix.tree import Tree
 
 
-def write_in_place(tree: DirTree, patched: Patched) -> None:
-    """Write `patched` into the plain tree it was made from, with the record that `revert_plain` needs.
+@dataclass(frozen=True)
+class Reverted:
+    """What `revert` did: a line for each step, and one for all of it."""
 
-    Raises ApplyError with the tree as it was: a link in the way, a full disk, a file edited in between.
+    lines: tuple[str, ...]
+    summary: str
+
+
+def write(tree: Tree, patched: Patched, out: Path | None) -> str:
+    """Write `patched` to the new folder `out`, or into the tree it was made from; say where.
+
+    Raises ApplyError with everything as it was.
     """
+    if out is not None:
+        _write_out(tree, patched, out)
+        return str(out)
+    if not isinstance(tree, DirTree):
+        raise ApplyError(f"{tree.source} cannot be patched in place", hint="write a patched copy: --out DIR")
     if not patched.changes:
-        return
+        return tree.source
+    checkout = open_checkout(tree)
+    if checkout and read_state(tree) is None:
+        commits = checkout.commit(patched, lambda paths: _stale(checkout.repo.folder, paths))
+        return f"{tree.source} as {len(commits)} commit(s), HEAD now {commits[-1][:12]}"
+    _write_plain(tree, patched)
+    return tree.source
+
+
+def revert(tree: Tree, *, dry_run: bool = False) -> Reverted:
+    """Take back what rocmfix did to `tree`. Raises ApplyError when it did nothing, or files were edited since."""
+    if not isinstance(tree, DirTree):
+        raise ApplyError(f"{tree.source} is not a folder: there is nothing to revert")
+    journal.recover(tree.root)
+    state = read_state(tree)
+    if state:
+        paths = _revert_plain(tree, state, dry_run=dry_run)
+        return Reverted(tuple(f"restored {path}" for path in paths), f"{len(state.fixes)} fix(es) in {tree.source}")
+    checkout = open_checkout(tree)
+    if checkout is None:
+        raise ApplyError(f"rocmfix did nothing in {tree.source}: no {STATE} there, and no checkout")
+    lines = checkout.revert(lambda paths: _stale(checkout.repo.folder, paths), dry_run=dry_run)
+    return Reverted(lines, f"{len(lines)} commit(s) in {tree.source}")
+
+
+def _write_plain(tree: DirTree, patched: Patched) -> None:
     before = {_located(tree, path): data for path, data in patched.before.items()}
     after = {_located(tree, path): data for path, data in patched.after.items()}
     state = (read_state(tree) or State()).then(patched)
-    journal.replace_all(tree.root, {**after, **_kept(tree, state), **_stale(tree, after)}, expected=before)
+    journal.recover(tree.root)
+    journal.replace_all(tree.root, {**after, **_kept(tree, state), **_stale(tree.root, after)}, expected=before)
 
 
-def write_out(tree: Tree, patched: Patched, out: Path) -> None:
-    """Write a patched copy of `tree` to the new folder `out`, with the record that `revert_plain` needs.
-
-    Raises ApplyError when `out` exists; a failure or Ctrl-C leaves no part of it.
-    """
-    from rocmfix.source import export, open_tree
-
+def _write_out(tree: Tree, patched: Patched, out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ApplyError(f"{out} exists and is not empty", hint="name a new folder, or use --in-place on a tree")
     with files.new_folder(out) as work:
         export(tree, work)
-        copy = open_tree(str(work))
-        if not isinstance(copy, DirTree):
-            raise TypeError(copy)
-        write_in_place(copy, patched)
+        _write_plain(open_folder(work, source=str(out)), patched)
 
 
-def revert_plain(tree: DirTree, state: State) -> tuple[str, ...]:
-    """Put every file of `state` back to the byte, remove the record, and return the paths.
-
-    Raises ApplyError when a file was edited since, naming each.
-    """
+def _revert_plain(tree: DirTree, state: State, *, dry_run: bool) -> tuple[str, ...]:
     edited = edited_since(state, {file.path: tree.read(file.path) for file in state.files})
     if edited:
         raise ApplyError(
             f"{len(edited)} file(s) of {tree.source} were edited after rocmfix patched them; nothing was reverted",
             details=tuple(tree.shown(path) for path in edited),
-            hint="save your edits as a patch, restore those files from rocmfix diff, and revert again",
+            hint="keep your edits elsewhere, put those files back as rocmfix left them, and revert again",
         )
     back = {_located(tree, file.path): _before(tree, file.before) for file in state.files}
     blobs = {file.before for file in state.files if file.before}
     gone: dict[str, bytes | None] = dict.fromkeys((STATE, *map(before_file, blobs)))
-    journal.replace_all(tree.root, {**back, **gone, **_stale(tree, back)})
+    if not dry_run:
+        journal.replace_all(tree.root, {**back, **gone, **_stale(tree.root, back)})
     return tuple(back)
 
 
@@ -90,13 +120,13 @@ def _before(tree: DirTree, blob: str | None) -> bytes | None:
     return data
 
 
-def _stale(tree: DirTree, changed: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+def _stale(root: Path, changed: Iterable[str]) -> dict[str, None]:
     """Bytecode of changed modules, to be removed: Python may trust it over the new source."""
-    stale: dict[str, bytes | None] = {}
+    stale: dict[str, None] = {}
     for path in changed:
         source = PurePosixPath(path)
         if source.suffix == ".py":
-            cache = tree.root / source.parent / "__pycache__"
+            cache = root / source.parent / "__pycache__"
             found = sorted(cache.glob(f"{source.stem}.*.pyc")) if cache.is_dir() else []
-            stale.update({str(each.relative_to(tree.root)): None for each in found})
+            stale.update({str(each.relative_to(root)): None for each in found})
     return stale

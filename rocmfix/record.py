@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocmfix.checkout import open_checkout
 from rocmfix.source.folder import DirTree
 from rocmfix.state import STATE, State, parse_state
 from rocmfix.system.files import read_inside
@@ -16,8 +17,6 @@ def read_record(tree: Tree) -> Record:
     state = read_state(tree)
     if state:
         return state.record()
-    from rocmfix.checkout import open_checkout
-
     checkout = open_checkout(tree)
     return checkout.record() if checkout else {}
 
