@@ -91,9 +91,7 @@ def load_releases(path: Path) -> Releases:
     try:
         return Releases.model_validate(tomllib.loads(path.read_text()))
     except (OSError, ValueError) as error:
-        raise CatalogError(
-            f"{path} is no list of releases", details=tuple(str(error).splitlines())
-        ) from error
+        raise CatalogError(f"{path} is no list of releases", details=tuple(str(error).splitlines())) from error
 
 
 @cache

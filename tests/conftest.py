@@ -17,9 +17,7 @@ WHEELS = cache_home("rocmfix")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden", action="store_true", help="rewrite tests/golden from what the code says now"
-    )
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from what the code says now")
 
 
 @pytest.fixture(scope="session")

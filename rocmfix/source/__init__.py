@@ -34,9 +34,7 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
     raise SourceError(f"{spec!r} is no release, folder or wheel", hint=f"give {FORMS}")
 
 
-def open_release(
-    version: str, *, offline: bool = False, project: str = "sglang", cache: Path | None = None
-) -> Tree:
+def open_release(version: str, *, offline: bool = False, project: str = "sglang", cache: Path | None = None) -> Tree:
     """The tree of a release, read from its wheel in the cache."""
     from rocmfix.releases import releases
 
@@ -61,6 +59,4 @@ def _open_releases(
 
     wanted = [releases(project).find(version) for version in versions]
     wheels = wheels_of(project, wanted, (cache or cache_home("rocmfix")) / "wheels", offline=offline)
-    return tuple(
-        open_wheel(path, source=name, project=project) for name, path in zip(versions, wheels, strict=True)
-    )
+    return tuple(open_wheel(path, source=name, project=project) for name, path in zip(versions, wheels, strict=True))

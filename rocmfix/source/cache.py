@@ -123,9 +123,7 @@ def _tags(release: Release) -> Iterator[Tags]:
 
 def _cached(release: Release, cache: Path) -> Path | None:
     """The first wheel of the release that is in the cache and whole."""
-    return next(
-        (cache / name for name, wheel in release.wheels.items() if _is_whole(cache / name, wheel)), None
-    )
+    return next((cache / name for name, wheel in release.wheels.items() if _is_whole(cache / name, wheel)), None)
 
 
 def _is_whole(path: Path, wheel: Wheel) -> bool:
@@ -142,9 +140,7 @@ def _is_whole(path: Path, wheel: Wheel) -> bool:
 
 
 def _vouch(path: Path, wheel: Wheel) -> None:
-    with contextlib.suppress(
-        OSError
-    ):  # a cache that others fill may be read-only; then it is hashed each time
+    with contextlib.suppress(OSError):  # a cache that others fill may be read-only; then it is hashed each time
         files.write_atomic(_voucher(path), _words(path, wheel).encode())
 
 

@@ -110,9 +110,7 @@ def _index(records: bytes, count: int, name: str) -> dict[str, tuple[int, ...]]:
     at = 0
     try:
         for _ in range(count):
-            magic, flags, method, crc, packed, size, named, extra, comment, offset = _CENTRAL.unpack_from(
-                records, at
-            )
+            magic, flags, method, crc, packed, size, named, extra, comment, offset = _CENTRAL.unpack_from(records, at)
             if magic != b"PK\1\2":
                 raise ArchiveError(f"{name}: damaged index")
             begin = at + _CENTRAL.size

@@ -60,9 +60,7 @@ def replace_all(
             _replace(root, journal, steps)
             (journal / "plan.json").unlink()
     except OSError as error:
-        raise ApplyError(
-            f"cannot write {error.filename or root}: {error.strerror}; the tree is as it was"
-        ) from error
+        raise ApplyError(f"cannot write {error.filename or root}: {error.strerror}; the tree is as it was") from error
     _prune(root, [path for path, data in changes.items() if data is None])
 
 
@@ -109,9 +107,7 @@ def _claimed(journal: Path) -> Iterator[Path]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ApplyError(
-                f"another run is writing {journal.parent.parent}", hint="wait until it is done"
-            ) from None
+            raise ApplyError(f"another run is writing {journal.parent.parent}", hint="wait until it is done") from None
         yield journal
 
 
@@ -131,14 +127,10 @@ def _refuse_link_or_escape(root: Path, path: str) -> None:
 def _refuse_edited(root: Path, expected: Mapping[str, bytes | None]) -> None:
     for path, data in expected.items():
         if files.read_inside(root, path) != data:
-            raise ApplyError(
-                f"{root / path} changed since it was read; nothing was written", hint="run it again"
-            )
+            raise ApplyError(f"{root / path} changed since it was read; nothing was written", hint="run it again")
 
 
-def _prepared(
-    root: Path, journal: Path, number: int, path: str, data: bytes | None, mode: int | None
-) -> _Step:
+def _prepared(root: Path, journal: Path, number: int, path: str, data: bytes | None, mode: int | None) -> _Step:
     """Lay out the new bytes and keep the old file: a full disk or a missing right fails here."""
     target = root / path
     existed = os.path.lexists(target)

@@ -72,9 +72,7 @@ def test_does_not_write_through_to_a_hard_linked_copy(tree: Path, tmp_path: Path
     assert (tmp_path / "cache.py").read_bytes() == b"old a.py\r\n"
 
 
-@pytest.mark.parametrize(
-    "path", ["../out.py", "/etc/out.py", "pkg/../../out.py", "", ".", "a\0b", "..\\out.py"]
-)
+@pytest.mark.parametrize("path", ["../out.py", "/etc/out.py", "pkg/../../out.py", "", ".", "a\0b", "..\\out.py"])
 def test_refuses_a_path_that_leaves_the_tree(tree: Path, path: str) -> None:
     before = snapshot(tree.parent)
     with pytest.raises(ApplyError, match="leaves the tree"):
@@ -109,9 +107,7 @@ def test_refuses_to_remove_what_is_not_there(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("expected", [{"a.py": b"other"}, {"pkg/b.py": None}, {"absent.py": b""}])
-def test_refuses_files_that_changed_since_they_were_read(
-    tree: Path, expected: dict[str, bytes | None]
-) -> None:
+def test_refuses_files_that_changed_since_they_were_read(tree: Path, expected: dict[str, bytes | None]) -> None:
     before = snapshot(tree)
     with pytest.raises(ApplyError, match="changed since"):
         replace_all(tree, {"a.py": b"new"}, expected=expected)
@@ -199,7 +195,9 @@ def test_a_run_killed_before_it_replaced_anything_needs_no_recovery(tree: Path) 
 
 def test_two_runs_at_once_do_not_mix(tree: Path) -> None:
     """While one run holds the journal, another neither writes nor 'recovers' under its feet."""
-    holder = "import fcntl,sys; f=open(sys.argv[1],'wb'); fcntl.flock(f,fcntl.LOCK_EX); print('held',flush=True); input()"
+    holder = (
+        "import fcntl,sys; f=open(sys.argv[1],'wb'); fcntl.flock(f,fcntl.LOCK_EX); print('held',flush=True); input()"
+    )
     (tree / JOURNAL).mkdir(parents=True)
     with subprocess.Popen(
         [sys.executable, "-c", holder, tree / JOURNAL / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -231,9 +229,7 @@ def test_a_tree_cannot_bring_a_journal_that_reaches_outside(tree: Path, plan: st
 def test_a_full_disk_leaves_the_tree_as_it_was(tmp_path: Path, in_ci: bool) -> None:
     root = tmp_path / "small"
     root.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", root], capture_output=True, check=False
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", root], capture_output=True, check=False)
     if mounted.returncode:
         assert not in_ci, mounted.stderr
         pytest.skip("only root can mount a tiny file system")

@@ -138,9 +138,7 @@ def test_the_checkout_goes_before_the_other_layouts() -> None:
     assert layout_of(PROJECTS["sglang"], present.__contains__) == Layout()
 
 
-@pytest.mark.parametrize(
-    "layout", [Layout(), Layout("python/sglang/", "sglang/"), Layout("python/sglang/", "")]
-)
+@pytest.mark.parametrize("layout", [Layout(), Layout("python/sglang/", "sglang/"), Layout("python/sglang/", "")])
 @given(path=st.from_regex(r"python/sglang(/[a-z]{1,3}){1,4}", fullmatch=True))
 def test_translation_there_and_back_is_the_identity(layout: Layout, path: str) -> None:
     located = layout.locate(path)

@@ -23,17 +23,13 @@ def build_wheel(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"sglang-{version}-{tag}.whl"
     info = f"sglang-{version}.dist-info"
-    metadata = (
-        f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n\nVersion: of the text, not of the wheel\n"
-    )
+    metadata = f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n\nVersion: of the text, not of the wheel\n"
     with zipfile.ZipFile(path, "w", packed) as archive:
         for name, data in PACKAGE.items():
             archive.writestr(name, data)
         archive.writestr("tools/extra.py", b"")
         archive.writestr(f"{info}/METADATA", metadata)
-        archive.writestr(
-            f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: {tag}\n"
-        )
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: {tag}\n")
         archive.writestr(f"{info}/RECORD", b"")
     return path
 
