@@ -1,0 +1,62 @@
+"""Opens a source tree from what a user types: a release, a folder, a wheel, a git ref."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocmfix.errors import SourceError
+from rocmfix.tree import Tree
+
+FORMS = """a release (0.5.14), a folder (checkout, unpacked wheel, site-packages), a .whl file, \
+git:REF, git:URL@REF"""
+
+
+def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> Tree:
+    """The tree that `spec` names. A release goes before a folder of the same name (write ./0.5.14 for that)."""
+    from rocmfix.releases import as_version
+
+    if spec.startswith("image:"):
+        raise SourceError(
+            f"{spec}: reading a tree inside an image comes with rocmfix's image support, which is not in this version",
+            hint="run rocmfix check --installed inside the image",
+        )
+    if as_version(spec):
+        return open_release(spec, offline=offline, project=project)
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        from rocmfix.source.folder import open_folder
+
+        return open_folder(path.absolute(), source=spec, project=project)
+    if path.suffix == ".whl":
+        from rocmfix.source.wheel import open_wheel
+
+        return open_wheel(path.absolute(), source=spec, project=project)
+    raise SourceError(f"{spec!r} is no release, folder or wheel", hint=f"give {FORMS}")
+
+
+def open_release(version: str, *, offline: bool = False, project: str = "sglang", cache: Path | None = None) -> Tree:
+    """The tree of a release, read from its wheel in the cache."""
+    from rocmfix.releases import releases
+
+    known = releases(project)
+    return _open_releases((known.find(version).version,), offline=offline, project=project, cache=cache)[0]
+
+
+def open_releases(*, offline: bool = False, project: str = "sglang") -> tuple[Tree, ...]:
+    """The trees of every known release, oldest first; wheels that are missing are fetched together."""
+    from rocmfix.releases import releases
+
+    return _open_releases(releases(project).versions(), offline=offline, project=project)
+
+
+def _open_releases(
+    versions: tuple[str, ...], *, offline: bool, project: str, cache: Path | None = None
+) -> tuple[Tree, ...]:
+    from rocmfix.releases import releases
+    from rocmfix.source.cache import wheels_of
+    from rocmfix.source.wheel import open_wheel
+    from rocmfix.system.files import cache_home
+
+    wanted = [releases(project).find(version) for version in versions]
+    wheels = wheels_of(project, wanted, (cache or cache_home("rocmfix")) / "wheels", offline=offline)
+    return tuple(open_wheel(path, source=name, project=project) for name, path in zip(versions, wheels, strict=True))

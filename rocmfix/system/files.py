@@ -1,0 +1,131 @@
+"""Reads and writes files without trusting paths, and keeps a cache that processes may share."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+
+def cache_home(app: str) -> Path:
+    """The folder where `app` keeps what it can fetch again: `$APP_CACHE`, else the XDG cache folder."""
+    if own := os.environ.get(f"{app.upper()}_CACHE"):
+        return Path(own).expanduser().absolute()
+    # The XDG base directory specification: a relative path there is to be ignored.
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(xdg) if xdg.startswith("/") else Path.home() / ".cache") / app
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`, waiting for whoever has it; the kernel frees it when a holder is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def fresh_folder(path: Path) -> Iterator[Path]:
+    """An empty folder at `path` for the time of the block; what a killed run left there goes first.
+
+    The caller holds a lock that makes `path` its own.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write `path` so that a reader sees the old bytes or the new ones, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temp = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temp.write_bytes(data)
+        temp.replace(path)
+    finally:
+        temp.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Remove the file or folder `path`, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as handle:
+        while piece := handle.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def size_of(folder: Path) -> int:
+    """How many bytes the files below `folder` hold now, while others may add and remove some."""
+    total = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += Path(where, name).lstat().st_size
+    return total
+
+
+def is_inside(path: str) -> bool:
+    """Whether `path`, by its spelling alone, names something below the folder it is relative to."""
+    if not path or path.startswith("/") or "\0" in path or "\\" in path:
+        return False
+    return ".." not in path.split("/") and PurePosixPath(path).parts != ()
+
+
+def read_inside(root: Path, path: str) -> bytes | None:
+    """The bytes of the regular file `path` below `root`, or None if there is none.
+
+    Raises PermissionError when a symbolic link on the way leaves `root`: what it points to is not of this tree.
+    """
+    if not is_inside(path):
+        return None
+    try:
+        data = (root / path).read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    real, base = os.path.realpath(root / path), os.path.realpath(root)
+    if not real.startswith(base.rstrip("/") + "/"):
+        raise PermissionError(f"{path} is a symbolic link that leaves the tree: it points to {real}")
+    return data
+
+
+def walk(root: Path, under: str = "") -> Iterator[str]:
+    """Every regular file below `root/under`, relative to `root`; links are not followed, `.git` is not entered."""
+    if under and not is_inside(under):
+        return
+    pending = [under.strip("/")]
+    while pending:
+        folder = pending.pop()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(root / folder) as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != ".git":
+                        pending.append(path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield path
+
+
+def is_regular(path: Path) -> bool:
+    """Whether `path` itself is a regular file: no link, folder or device."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
