@@ -10,7 +10,7 @@ from rocmfix.checkout import open_checkout
 from rocmfix.errors import ApplyError
 from rocmfix.plan import Patched
 from rocmfix.record import read_state
-from rocmfix.source import export
+from rocmfix.source.export import export
 from rocmfix.source.folder import DirTree, open_folder
 from rocmfix.state import FOLDER, STATE, State, before_file, edited_since
 from rocmfix.system import files, journal

@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -129,3 +130,36 @@ def is_regular(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def write_inside(root: Path, path: str, data: bytes) -> None:
+    """Write the new file `path` below `root`, a folder of ours. Raises PermissionError when it leaves `root`."""
+    if not is_inside(path):
+        raise PermissionError(f"{path!r} leaves the folder")
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `path` (absent or empty) when the block ends well, and goes when it does not."""
+    path = path.absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        work.chmod(0o755)
+        yield work
+        if path.is_dir():
+            path.rmdir()
+        work.rename(path)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder that is gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="rocmfix-") as folder:
+        yield Path(folder)

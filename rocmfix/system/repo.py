@@ -117,9 +117,10 @@ class Repo(Git):
             return blob_id(str(target.readlink()).encode() if target.is_symlink() else target.read_bytes())
         return None
 
-    def log(self, revs: str = "HEAD", *, limit: int | None = None) -> tuple[Commit, ...]:
-        """The commits that `revs` names, newest first, along first parents."""
+    def log(self, revs: str = "HEAD", *, limit: int | None = None, committer: str = "") -> tuple[Commit, ...]:
+        """The commits that `revs` names, newest first, along first parents; of one committer (by address) if given."""
         few = () if limit is None else (f"--max-count={limit}",)
+        whose = (f"--committer={committer}", "--fixed-strings") if committer else ()
         fields = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%cn%x00%ce%x00%cd%x00%B%x00%(trailers:only,unfold)%x1e"
         said = self.run(
             "log",
@@ -128,6 +129,7 @@ class Repo(Git):
             "--encoding=UTF-8",
             f"--format={fields}",
             *few,
+            *whose,
             "--end-of-options",
             revs,
         )
