@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from rocmfix.catalog import Fix, Variant, load
+from rocmfix.catalog import load
 from rocmfix.tree import PACKAGE, Tree
 from tests.fixes.world import World, forget
 
 CATALOG = load(Path(__file__).parents[2] / "patches")
+
+ReleaseTree = Callable[[str], Tree]
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,15 @@ class WheelTree:
         return path.removeprefix("python/")
 
     def paths(self, under: str) -> Iterable[str]:
-        return sorted(
-            f"python/{name}"
-            for name in self.archive.namelist()
-            if name.startswith(self.shown(under)) and not name.endswith("/")
-        )
+        below = (name for name in self.archive.namelist() if name.startswith(self.shown(under)))
+        return sorted(f"python/{name}" for name in below if not name.endswith("/"))
 
 
 @pytest.fixture(scope="session")
-def release_tree() -> Callable[[str], Tree]:
+def release_tree() -> ReleaseTree:
     """Gives the tree of a release from its wheel in $ROCMFIX_WHEELS."""
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def tree(version: str) -> Tree:
         (wheel,) = Path(os.environ["ROCMFIX_WHEELS"]).glob(f"sglang-{version}-*.whl")
         return WheelTree(zipfile.ZipFile(wheel), version, version)
@@ -54,25 +53,35 @@ def release_tree() -> Callable[[str], Tree]:
     return tree
 
 
+@pytest.fixture(scope="session")
+def patched_files(tmp_path_factory: pytest.TempPathFactory, release_tree: ReleaseTree) -> Callable[..., Path]:
+    """Writes some files of a release, applies one fix to them with git, and says where; once a session."""
+
+    @functools.cache
+    def write(release: str, files: tuple[str, ...], fix: str | None) -> Path:
+        root = tmp_path_factory.mktemp(f"{release}-{fix}-")
+        tree = release_tree(release)
+        patch, touched = patch_for(fix, release) if fix else (None, ())
+        for file in {*expand(tree, files), *touched}:
+            data = tree.read(file)
+            assert data is not None, f"{release} has no {file}"
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_bytes(data)
+        if patch:
+            git_apply(root, patch)
+        return root / "python"
+
+    return write
+
+
 @pytest.fixture
-def checkout(tmp_path: Path, release_tree: Callable[[str], Tree]) -> Iterator[Callable[..., World]]:
-    """`checkout(release, *files, fix=ID)` writes those files of a release, applies that fix with git, and opens them."""
+def checkout(patched_files: Callable[..., Path]) -> Iterator[Callable[..., World]]:
+    """`checkout(release, *files, fix=ID)` gives those files of a release, with that fix, as a world to open."""
     opened: list[World] = []
     before = forget()
 
     def make(release: str, *files: str, fix: str | None = None) -> World:
-        tree = release_tree(release)
-        root = tmp_path / f"{release}-{fix}-{len(opened)}"
-        patch = patch_for(fix, release) if fix else None
-        for file in sorted({*expand(tree, files), *(patch[1] if patch else ())}):
-            data = tree.read(file)
-            assert data is not None, f"{release} has no {file}"
-            path = root / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        if patch:
-            git_apply(root, patch[0])
-        opened.append(World(root / "python"))
+        opened.append(World(patched_files(release, files, fix)))
         return opened[-1]
 
     yield make
@@ -92,13 +101,9 @@ def expand(tree: Tree, files: tuple[str, ...]) -> Iterator[str]:
 def patch_for(fix_id: str, release: str) -> tuple[Path, tuple[str, ...]]:
     """The patch of the variant cut for `release`, and the files it touches."""
     patches, fix = CATALOG.find(fix_id)
-    variant = variant_for(fix, release)
+    version = Version(release)
+    (variant,) = (v for v in fix.variant if Version(v.since) <= version < Version(v.until or "9999"))
     return patches.folder / variant.file, patches.patch(variant).paths
-
-
-def variant_for(fix: Fix, release: str) -> Variant:
-    (found,) = (v for v in fix.variant if Version(v.since) <= Version(release) < Version(v.until or "9999"))
-    return found
 
 
 def git_apply(root: Path, patch: Path) -> None:

@@ -57,7 +57,7 @@ def builder_of(utils):
 
 
 def failure(build, *args, **kwargs):
-    with pytest.raises(Exception, match="cuda_runtime") as caught:  # noqa: PT011 - the type is what differs
+    with pytest.raises(Exception, match="cuda_runtime") as caught:
         build(*args, **kwargs)
     return caught.value
 
@@ -169,7 +169,7 @@ def test_a_request_that_never_reaches_the_compiler_is_not_remembered(loader, rel
         return utils.load_jit("copy", cuda_wrappers=[("only one",)])
 
     for _ in range(2):
-        with pytest.raises(Exception) as caught:  # noqa: B017, PT011 - a tuple that does not unpack
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - a tuple that does not unpack
             build()
         assert type(caught.value).__name__ != "JitBuildError"
     assert (len(asked), compiler.runs) == (2, 0)

@@ -4,6 +4,7 @@ import __future__
 
 import ast
 import dataclasses
+import functools
 import importlib
 import sys
 import types
@@ -44,26 +45,25 @@ class World:
         """Import a module of the world."""
         return importlib.import_module(name)
 
-    def text(self, path: str) -> str:
-        return (self.root / path).read_text()
-
     def function(self, path: str, name: str, scope: Mapping[str, Any], *, having: str = "") -> Any:
         """One function of a file too heavy to import, cut out and compiled as it stands, with `scope` as its globals.
 
         Of several with that name, the first that has the text `having`.
         """
         names = dict(scope)
-        source = self.text(path)
-        (node, *_) = (
-            node
-            for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.FunctionDef) and node.name == name and having in ast.unparse(node)
-        )
-        code = compile(
-            ast.Module([node], []), path, "exec", flags=__future__.annotations.compiler_flag, dont_inherit=True
-        )
-        exec(code, names)  # noqa: S102 - running the patched code is the point
+        exec(_compiled(self.root / path, name, having), names)
         return names[name]
+
+
+@functools.cache
+def _compiled(path: Path, name: str, having: str) -> types.CodeType:
+    (node, *_) = (
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == name and having in ast.unparse(node)
+    )
+    module_of_one = ast.Module([node], [])
+    return compile(module_of_one, path, "exec", flags=__future__.annotations.compiler_flag, dont_inherit=True)
 
 
 def forget() -> dict[str, types.ModuleType]:
