@@ -1,0 +1,113 @@
+"""Real files of real releases, patched by real git, for tests that run the code a fix leaves behind."""
+
+import functools
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from rocmfix.catalog import load
+from rocmfix.tree import PACKAGE, Tree
+from tests.fixes.world import World, forget
+
+CATALOG = load(Path(__file__).parents[2] / "patches")
+
+ReleaseTree = Callable[[str], Tree]
+
+
+@dataclass(frozen=True)
+class WheelTree:
+    """A wheel, read where it lies."""
+
+    archive: zipfile.ZipFile
+    source: str
+    release: str | None
+
+    def read(self, path: str) -> bytes | None:
+        name = self.shown(path)
+        return self.archive.read(name) if name in self.archive.NameToInfo else None
+
+    def shown(self, path: str) -> str:
+        return path.removeprefix("python/")
+
+    def paths(self, under: str) -> Iterable[str]:
+        below = (name for name in self.archive.namelist() if name.startswith(self.shown(under)))
+        return sorted(f"python/{name}" for name in below if not name.endswith("/"))
+
+
+@pytest.fixture(scope="session")
+def release_tree() -> ReleaseTree:
+    """Gives the tree of a release from its wheel in $ROCMFIX_WHEELS."""
+
+    @functools.cache
+    def tree(version: str) -> Tree:
+        (wheel,) = Path(os.environ["ROCMFIX_WHEELS"]).glob(f"sglang-{version}-*.whl")
+        return WheelTree(zipfile.ZipFile(wheel), version, version)
+
+    return tree
+
+
+@pytest.fixture(scope="session")
+def patched_files(tmp_path_factory: pytest.TempPathFactory, release_tree: ReleaseTree) -> Callable[..., Path]:
+    """Writes some files of a release, applies one fix to them with git, and says where; once a session."""
+
+    @functools.cache
+    def write(release: str, files: tuple[str, ...], fix: str | None) -> Path:
+        root = tmp_path_factory.mktemp(f"{release}-{fix}-")
+        tree = release_tree(release)
+        patch, touched = patch_for(fix, release) if fix else (None, ())
+        for file in {*expand(tree, files), *touched}:
+            data = tree.read(file)
+            assert data is not None, f"{release} has no {file}"
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_bytes(data)
+        if patch:
+            git_apply(root, patch)
+        return root / "python"
+
+    return write
+
+
+@pytest.fixture
+def checkout(patched_files: Callable[..., Path]) -> Iterator[Callable[..., World]]:
+    """`checkout(release, *files, fix=ID)` gives those files of a release, with that fix, as a world to open."""
+    opened: list[World] = []
+    before = forget()
+
+    def make(release: str, *files: str, fix: str | None = None) -> World:
+        opened.append(World(patched_files(release, files, fix)))
+        return opened[-1]
+
+    yield make
+    for world in opened:
+        world.close()
+    forget()
+    sys.modules.update(before)
+
+
+def expand(tree: Tree, files: tuple[str, ...]) -> Iterator[str]:
+    """Repository paths of `files`, which are relative to the package; one that ends in `/` means all below it."""
+    for file in files:
+        path = f"{PACKAGE}/{file}"
+        yield from tree.paths(path) if file.endswith("/") else (path,)
+
+
+def patch_for(fix_id: str, release: str) -> tuple[Path, tuple[str, ...]]:
+    """The patch of the variant cut for `release`, and the files it touches."""
+    patches, fix = CATALOG.find(fix_id)
+    version = Version(release)
+    (variant,) = (v for v in fix.variant if Version(v.since) <= version < Version(v.until or "9999"))
+    return patches.folder / variant.file, patches.patch(variant).paths
+
+
+def git_apply(root: Path, patch: Path) -> None:
+    """Apply `patch` below `root` as a user would by hand: strict, and isolated from any repository around."""
+    env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(root.parent), "GIT_CONFIG_GLOBAL": "/dev/null"}
+    done = subprocess.run(["git", "apply", str(patch)], cwd=root, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
