@@ -150,6 +150,10 @@ class PatchSet:
         """The parsed patch of `variant`."""
         return self.patches[variant.file]
 
+    def text(self, variant: Variant) -> str:
+        """The text of the patch file of `variant`."""
+        return (self.folder / variant.file).read_text()
+
 
 @dataclass(frozen=True)
 class Catalog:

@@ -40,7 +40,7 @@ class Checkout:
 
     def record(self) -> dict[str, Done]:
         """What our commits say was applied, by fix id; content still has to show it."""
-        return {fix: Done(_variant(commit)) for fix, commit in self._ours().items()}
+        return {fix: Done(_variant(commit)) for fix, commit in self.ours().items()}
 
     def commit(self, patched: Patched, stale: Stale) -> tuple[str, ...]:
         """Write `patched` into the working tree and as one commit per fix on HEAD; return the commits.
@@ -57,7 +57,7 @@ class Checkout:
 
     def revert(self, stale: Stale, *, dry_run: bool = False) -> tuple[str, ...]:
         """Drop our commits if nothing stands on them, else add commits that revert them; say what was done."""
-        ours = self._ours()
+        ours = self.ours()
         if not ours:
             raise ApplyError(f"no commit of rocmfix is in {self.tree.source}", hint="rocmfix check says what is there")
         head = self._head()
@@ -78,7 +78,7 @@ class Checkout:
             raise ApplyError(f"{self.repo.folder} has no commit yet", hint="commit the tree first")
         return head
 
-    def _ours(self) -> dict[str, Commit]:
+    def ours(self) -> dict[str, Commit]:
         """The newest commit of each fix that is applied and not reverted since."""
         found: dict[str, Commit | None] = {}
         for commit in self.repo.log(committer=EMAIL) if self.repo.head else ():

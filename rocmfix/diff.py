@@ -11,11 +11,16 @@ from rocmfix.verdict import blob_id
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
-def unified(before: Mapping[str, bytes | None], after: Mapping[str, bytes | None], tree: Tree) -> Iterator[str]:
-    """The difference of two states of some files, in git's format, lines with their endings."""
+def unified(
+    before: Mapping[str, bytes | None], after: Mapping[str, bytes | None], tree: Tree | None = None
+) -> Iterator[str]:
+    """The difference of two states of some files, in git's format, lines with their endings.
+
+    Paths are spelt as in `tree`, or as repository paths.
+    """
     for path in sorted(after):
         if before[path] != after[path]:
-            yield from _file(tree.shown(path), before[path], after[path])
+            yield from _file(tree.shown(path) if tree else path, before[path], after[path])
 
 
 def _file(path: str, old: bytes | None, new: bytes | None) -> Iterator[str]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from rocmfix.catalog import Fix, PatchSet, Variant
+from rocmfix.diff import unified
 from rocmfix.errors import ApplyError
 from rocmfix.hunks import Applied, apply_changes
+from rocmfix.patchfile import Patch, parse_patch
 from rocmfix.source import open_release
 from rocmfix.system import files
 from rocmfix.system.merge import merge
@@ -39,6 +41,18 @@ def propose(patches: PatchSet, fix: Fix, tree: Tree, *, offline: bool = False) -
         raise ApplyError(f"{fix.id} has no variant to merge from", hint=f"write one: {patches.folder}")
     proposals = [_merged(patches, fix, variant, tree, offline=offline) for variant in reversed(fix.variant)]
     return min(proposals, key=lambda proposal: len(proposal.conflicts))
+
+
+def as_patch(patches: PatchSet, proposal: Proposal, tree: Tree) -> Patch:
+    """The proposal as a patch for this very tree, with the author and message of the variant it came from."""
+    return parse_patch(patch_text(patches, proposal, tree).encode(), f"{patches.name}/{proposal.variant.file}")
+
+
+def patch_text(patches: PatchSet, proposal: Proposal, tree: Tree) -> str:
+    """The same as the text of a `git format-patch` file."""
+    head = patches.text(proposal.variant).partition("\n---\n")[0]
+    before = {path: tree.read(path) for path in proposal.files}
+    return f"{head}\n---\n\n{''.join(unified(before, proposal.files))}"
 
 
 def _merged(patches: PatchSet, fix: Fix, variant: Variant, tree: Tree, *, offline: bool) -> Proposal:

@@ -101,6 +101,8 @@ class Step(Record):
     digest: str
     files: tuple[str, ...]
     offsets: tuple[int, ...] = ()
+    merged: bool = False
+    """A clean three-way merge of the variant into a shape it was not cut for: a person should look at it."""
 
 
 class Skip(Record):
@@ -109,6 +111,8 @@ class Skip(Record):
     fix: str
     verdict: Outcome
     reason: str
+    unasked: bool = False
+    """Left out because the user asked for other fixes only."""
 
 
 class PatchPlan(Record):

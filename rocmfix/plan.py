@@ -63,19 +63,34 @@ def make_plan(catalog: Catalog, report: TreeReport, wanted: Wanted | None = None
         if verdict.verdict is Outcome.NEEDED and not refusal:
             apply.append(_step(patches, verdict))
         else:
-            skip.append(Skip(fix=fix.id, verdict=verdict.verdict, reason=_reason(verdict, refusal)))
+            reason = _reason(verdict, refusal)
+            skip.append(Skip(fix=fix.id, verdict=verdict.verdict, reason=reason, unasked=bool(refusal)))
     return PatchPlan(source=report.source, release=report.release, apply=tuple(apply), skip=tuple(skip))
+
+
+def with_merged(catalog: Catalog, plan: PatchPlan, merged: Mapping[str, Patch]) -> PatchPlan:
+    """`plan` with the fixes in `merged` moved from skipped to applied, in the catalogue's order."""
+    steps = {step.fix: step for step in plan.apply}
+    for fix_id, patch in merged.items():
+        patches, _ = catalog.find(fix_id)
+        file = patch.name.rpartition("/")[2]
+        steps[fix_id] = Step(
+            fix=fix_id, set=patches.name, variant=file, digest=patch.digest, files=patch.paths, merged=True
+        )
+    order = [fix.id for _, fix in catalog.fixes()]
+    apply = tuple(steps[fix_id] for fix_id in order if fix_id in steps)
+    return plan.model_copy(update={"apply": apply, "skip": tuple(s for s in plan.skip if s.fix not in merged)})
 
 
 def refuse_conflicts(catalog: Catalog, plan: PatchPlan, tree: Tree) -> None:
     """Raise ApplyError for the first fix of `plan` that is a conflict: a half-right tree must not look done."""
     for skip in plan.skip:
-        if skip.verdict is Outcome.CONFLICT and "not asked for" not in skip.reason:
+        if skip.verdict is Outcome.CONFLICT and not skip.unasked:
             raise _conflict_error(catalog, skip, tree)
 
 
-def carry_out(catalog: Catalog, plan: PatchPlan, tree: Tree) -> Patched:
-    """Apply `plan` to `tree` in memory, in order.
+def carry_out(catalog: Catalog, plan: PatchPlan, tree: Tree, merged: Mapping[str, Patch] | None = None) -> Patched:
+    """Apply `plan` to `tree` in memory, in order; fixes in `merged` by the patch given there.
 
     Raises ApplyError when a step does not fit after the ones before it, when a patched Python file no longer
     compiles, or when a fix still reads as needed afterwards. Nothing outside memory is touched.
@@ -84,7 +99,7 @@ def carry_out(catalog: Catalog, plan: PatchPlan, tree: Tree) -> Patched:
     changes: list[Change] = []
     for step in plan.apply:
         patches, _ = catalog.find(step.fix)
-        patch = patches.patches[step.variant]
+        patch = (merged or {}).get(step.fix) or patches.patches[step.variant]
         result = apply_changes(patch.changes, Overlay(tree, after).read)
         if isinstance(result, Misfit):
             raise ApplyError(

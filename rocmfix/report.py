@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rocmfix.model import Matrix, Outcome, PatchPlan, TreeReport, Verdict
+from rocmfix.model import Matrix, Outcome, PatchPlan, Step, TreeReport, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -136,15 +136,15 @@ def short(tree: TreeReport) -> str:
 
 def plan_lines(plan: PatchPlan) -> Iterable[str]:
     """What a plan applies and what it skips."""
-    rows = [
-        ("apply", step.fix, step.variant, f"{', '.join(step.files)}{_offsets(step.offsets)}") for step in plan.apply
-    ]
+    rows = [("apply", step.fix, step.variant, f"{', '.join(step.files)}{_offsets(step)}") for step in plan.apply]
     rows += [("skip", skip.fix, skip.verdict.value, skip.reason) for skip in plan.skip]
     return aligned(rows) if rows else ()
 
 
-def _offsets(offsets: tuple[int, ...]) -> str:
-    moved = sorted({offset for offset in offsets if offset})
+def _offsets(step: Step) -> str:
+    if step.merged:
+        return " (merged in three ways: look at it)"
+    moved = sorted({offset for offset in step.offsets if offset})
     return f" ({', '.join(f'{offset:+d}' for offset in moved)} lines off)" if moved else ""
 
 

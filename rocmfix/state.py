@@ -31,6 +31,7 @@ class FixState(Record):
     variant: str
     digest: str
     paths: tuple[str, ...]
+    merged: bool = False
 
 
 class State(Record):
@@ -45,7 +46,7 @@ class State(Record):
         """This state as `rocmfix.verdict` wants it."""
         after = {file.path: file.after for file in self.files}
         return {
-            fix.fix: Done(fix.variant, {path: after[path] or "" for path in fix.paths if path in after})
+            fix.fix: Done(fix.variant, {path: after[path] or "" for path in fix.paths}, merged=fix.merged)
             for fix in self.fixes
         }
 
@@ -56,7 +57,7 @@ class State(Record):
             first = files[path].before if path in files else _id(patched.before[path])
             files[path] = FileState(path=path, before=first, after=_id(after))
         steps = (change.step for change in patched.changes)
-        added = (FixState(fix=s.fix, variant=s.variant, digest=s.digest, paths=s.files) for s in steps)
+        added = (FixState(**s.model_dump(include={"fix", "variant", "digest", "merged"}), paths=s.files) for s in steps)
         return State(fixes=(*self.fixes, *added), files=tuple(sorted(files.values(), key=lambda file: file.path)))
 
 

@@ -22,6 +22,7 @@ class Done:
     variant: str
     after: Mapping[str, str] = field(default_factory=dict)
     """Empty when the record is a commit trailer: then the content must show the change."""
+    merged: bool = False
 
 
 Record = Mapping[str, Done]
@@ -82,20 +83,22 @@ _REFRESH = "rocmfix refresh {set} --onto TREE proposes a variant for this shape"
 def _mended(
     patches: PatchSet, fix: Fix, variants: tuple[Variant, ...], read: Read, done: Done | None
 ) -> Verdict | None:
-    if done and done.after and all(_has(read, path, blob) for path, blob in done.after.items()):
-        return _verdict(fix, Outcome.APPLIED, "rocmfix applied it", _at(done), variant=done.variant)
     for variant in variants:
         landed = _try(patches.patch(variant), read, Way.REVERSE)
         if landed:
             outcome = Outcome.APPLIED if done else Outcome.UPSTREAM
             reason = "rocmfix applied it" if done else "has this very change"
             place = Answer(True, landed[0].path, landed[0].line)
-            return _verdict(fix, outcome, reason, place, how=How.IDENTICAL, variant=variant.file)
+            return _verdict(fix, outcome, reason, place, how=None if done else How.IDENTICAL, variant=variant.file)
+    if done and done.after and all(_has(read, path, blob) for path, blob in done.after.items()):
+        reason = "rocmfix merged it into a shape it was not cut for" if done.merged else "rocmfix applied it"
+        return _verdict(fix, Outcome.APPLIED, reason, _at(done), variant=done.variant)
     for probes in (fix.fixed, *(variant.fixed for variant in variants)):
         answer = ask_all(probes, read, fix.subject)
         if probes and answer.holds:
             outcome = Outcome.APPLIED if done else Outcome.UPSTREAM
-            return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=How.DIFFERENTLY)
+            how = None if done else How.DIFFERENTLY
+            return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how)
     return None
 
 

@@ -111,9 +111,7 @@ def given() -> dict[str, dict[str, Any]]:
         "sglang.srt.layers.quantization": {
             "get_quantization_config": lambda _: _load("layers.quantization.quark.quark").QuarkConfig
         },
-        "sglang.srt.layers.quantization.quark.schemes": {
-            name: type(name, (Module,), plain) for name in schemes
-        },
+        "sglang.srt.layers.quantization.quark.schemes": {name: type(name, (Module,), plain) for name in schemes},
         "sglang.srt.layers.radix_attention": {"RadixAttention": RadixAttention},
         "sglang.srt.model_loader.utils": {
             "get_model_architecture": lambda model: (_load("models.deepseek_nextn").DeepseekV3ForCausalLMNextN, "")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rocmfix.catalog import Catalog, load
 from rocmfix.diff import unified
-from rocmfix.tree import MemoryTree
 
 HEADER = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: A Writer <a@example.com>
@@ -25,7 +24,7 @@ def cut(before: Mapping[str, str | None], after: Mapping[str, str | None], subje
     """A format-patch file for the change from `before` to `after`."""
     old = {path: None if text is None else text.encode() for path, text in before.items()}
     new = {path: None if text is None else text.encode() for path, text in after.items()}
-    return HEADER.format(subject=subject) + "".join(unified({**dict.fromkeys(new), **old}, new, MemoryTree()))
+    return HEADER.format(subject=subject) + "".join(unified({**dict.fromkeys(new), **old}, new))
 
 
 def make_catalog(folder: Path, series: str, patches: Mapping[str, str], *, name: str = "test-set") -> Catalog:

@@ -1,0 +1,103 @@
+"""Keeps `.patch` files in step with commits, and cuts a new variant where none fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from rocmfix.catalog import Fix, PatchSet, Variant
+from rocmfix.checkout import FIX, PATCH, Checkout, open_checkout
+from rocmfix.errors import ApplyError
+from rocmfix.merge import Proposal, patch_text, propose
+from rocmfix.model import Outcome
+from rocmfix.patchfile import parse_patch
+from rocmfix.source.folder import DirTree
+from rocmfix.system.files import write_atomic
+from rocmfix.tree import Tree
+from rocmfix.verdict import judge
+
+
+@dataclass(frozen=True)
+class Export:
+    """One patch file as it would be written, and what has to be added to `series.toml` for it, if anything."""
+
+    file: str
+    text: str
+    old: str | None
+    entry: str | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether writing it would change a byte."""
+        return self.text != self.old
+
+
+def exports(patches: PatchSet, tree: Tree, *, offline: bool = False) -> tuple[Export, ...]:
+    """What `refresh SET --onto TREE` writes.
+
+    From a checkout that has our commits, each commit of the set is exported back to its patch file. From any other
+    tree, each fix of the set that is a conflict there gets a new variant by a three-way merge. Raises ApplyError
+    when the merge conflicts, with the conflicting lines.
+    """
+    checkout = open_checkout(tree) if isinstance(tree, DirTree) else None
+    commits = checkout.ours() if checkout else {}
+    ids = {fix.id for fix in patches.series.fix}
+    if checkout and ids & set(commits):
+        return tuple(_exported(patches, checkout, fix_id) for fix_id in commits if fix_id in ids)
+    return tuple(_cut(patches, fix, tree, offline=offline) for fix in _conflicts(patches, tree))
+
+
+def write(patches: PatchSet, found: tuple[Export, ...]) -> None:
+    """Write the changed ones into the set's folder."""
+    for export in found:
+        if export.is_changed:
+            write_atomic(patches.folder / export.file, export.text.encode())
+
+
+def _conflicts(patches: PatchSet, tree: Tree) -> Iterator[Fix]:
+    for fix in patches.series.fix:
+        if judge(patches, fix, tree.read).verdict is Outcome.CONFLICT:
+            yield fix
+
+
+def _exported(patches: PatchSet, checkout: Checkout, fix_id: str) -> Export:
+    commit = checkout.ours()[fix_id]
+    text = checkout.repo.format_patch(commit.id).decode()
+    text = re.sub(rf"^(?:{FIX}|{PATCH}): .*\n", "", text, flags=re.MULTILINE)
+    file = dict(commit.trailers)[PATCH].rpartition("/")[2]
+    parse_patch(text.encode(), f"{patches.name}/{file}")
+    there = patches.folder / file
+    return Export(file, text, there.read_text() if there.is_file() else None)
+
+
+def _cut(patches: PatchSet, fix: Fix, tree: Tree, *, offline: bool) -> Export:
+    proposal = propose(patches, fix, tree, offline=offline)
+    if proposal.conflicts:
+        raise ApplyError(
+            f"{patches.name}: {fix.id} does not merge into {tree.source} by itself ({', '.join(proposal.conflicts)})",
+            details=tuple(_marked(proposal)),
+            hint="if upstream mended it in other words, a `fixed` probe should say so; else cut a variant by hand",
+        )
+    name = (tree.release or "new").replace(".", "")
+    file = (
+        f"{re.sub(r'_0[0-9]{3}[a-z0-9]*$', '', proposal.variant.file.removesuffix('.patch'))}_0{name.lstrip('0')}.patch"
+    )
+    text = patch_text(patches, proposal, tree)
+    return Export(file, text, None, _entry(proposal.variant, file, tree.release))
+
+
+def _marked(proposal: Proposal) -> Iterator[str]:
+    for path in proposal.conflicts:
+        text = (proposal.files.get(path) or b"").decode("utf-8", "replace")
+        for found in re.finditer(r"^<<<<<<<.*?^>>>>>>> [^\n]*$", text, re.MULTILINE | re.DOTALL):
+            yield from found.group(0).splitlines()[:20]
+
+
+def _entry(variant: Variant, file: str, release: str | None) -> str:
+    since = release or variant.since
+    later = variant.until and Version(since) < Version(variant.until)
+    until = f'\nuntil = "{variant.until}"' if later else ""
+    return f'[[fix.variant]]\nfile = "{file}"\nsince = "{since}"{until}'
