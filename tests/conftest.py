@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ def in_ci() -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip into a failure in CI."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
@@ -53,8 +53,9 @@ def isolated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def _refuse_network(_: socket.socket, address: object) -> None:
-    if not isinstance(address, (str, bytes)):  # a Unix socket stays on this machine
-        raise AssertionError(f"this test is not marked `upstream` or `docker`, yet it talks to {address!r}")
+    assert isinstance(address, (str, bytes)), (  # a Unix socket, which stays on this machine
+        f"this test is not marked `upstream` or `docker`, yet it talks to {address!r}"
+    )
 
 
 @pytest.fixture(scope="session")

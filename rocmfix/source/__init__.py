@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocmfix.errors import SourceError
+from rocmfix.source.export import export as export
 from rocmfix.tree import Tree
+
+if TYPE_CHECKING:
+    from rocmfix.source.folder import DirTree
 
 FORMS = """a release (0.5.14), a folder (checkout, unpacked wheel, site-packages), a .whl file, \
 git:REF, git:URL@REF"""
@@ -40,6 +46,21 @@ def open_release(version: str, *, offline: bool = False, project: str = "sglang"
 
     known = releases(project)
     return _open_releases((known.find(version).version,), offline=offline, project=project, cache=cache)[0]
+
+
+def open_installed(project: str = "sglang") -> DirTree:
+    """The tree that this Python would import `project` from; nothing is imported."""
+    from rocmfix.source.folder import open_folder, root_above
+    from rocmfix.system.python import distribution_version, package_folder
+
+    package = package_folder(project)
+    if package is None or not package.is_dir():
+        raise SourceError(
+            f"this Python ({sys.executable}) would find no {project}",
+            hint=f"run rocmfix with the Python that serves {project}, or give its folder",
+        )
+    root = root_above(package.resolve(), project)
+    return open_folder(root, source=str(root), project=project, installed=distribution_version(project))
 
 
 def open_releases(*, offline: bool = False, project: str = "sglang") -> tuple[Tree, ...]:

@@ -69,23 +69,25 @@ class _Fetch:
 
     def _download(self, release: Release, part: Path) -> Path:
         """Ask for the wheels of one Python after the other: a mirror may hold only some."""
-        failures: list[SourceError] = []
         size = max(wheel.size for wheel in release.wheels.values())
-        for tags in _tags(release):
-            into = part / tags.python
-            into.mkdir()
-            with self.tasks.task(f"{self.project} {release.version}", size) as arrived:
-                try:
-                    path = download_wheel(
-                        f"{self.project}=={release.version}", tags, into, arrived=self._heard_by(arrived)
-                    )
-                except SourceError as error:
-                    failures.append(error)
-                else:
-                    return _accepted(path, release, self.cache)
+        with self.tasks.task(f"{self.project} {release.version}", size) as arrived:
+            tries = (self._try(release, tags, part, self._while_wanted(arrived)) for tags in _tags(release))
+            failures: list[SourceError] = []
+            for result in tries:
+                if isinstance(result, Path):
+                    return result
+                failures.append(result)
         raise failures[0]
 
-    def _heard_by(self, arrived: Callable[[int], None]) -> Callable[[int], None]:
+    def _try(self, release: Release, tags: Tags, part: Path, told: Callable[[int], None]) -> Path | SourceError:
+        try:
+            with files.fresh_folder(part / tags.python) as into:
+                path = download_wheel(f"{self.project}=={release.version}", tags, into, arrived=told)
+                return _accepted(path, release, self.cache)
+        except SourceError as error:
+            return error
+
+    def _while_wanted(self, arrived: Callable[[int], None]) -> Callable[[int], None]:
         def told(size: int) -> None:
             if self.stop.is_set():
                 raise CancelledError
@@ -106,7 +108,7 @@ def _accepted(path: Path, release: Release, cache: Path) -> Path:
             hint="ask whoever runs your index or proxy; nothing was kept",
         )
     kept = cache / path.name
-    path.replace(kept)
+    files.move(path, kept)
     _vouch(kept, promised)
     return kept
 

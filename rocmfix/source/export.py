@@ -1,27 +1,33 @@
-"""Copies a tree out to a folder, in the layout it has."""
+"""Writes a tree out as a folder."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from rocmfix.errors import SourceError
-from rocmfix.source.wheel import WheelTree
-from rocmfix.system import files
+from rocmfix.system.files import Copied, write_out
 from rocmfix.tree import Tree
 
 
-def export(tree: Tree, folder: Path) -> None:
-    """Write every file of `tree` below the empty `folder`; of a wheel also what lies beside the package.
+@runtime_checkable
+class Whole(Protocol):
+    """A tree that knows all of itself: files outside the package, modes and links too."""
 
-    Raises SourceError when a name in the tree leaves the folder, or when a file cannot be written.
-    """
-    if isinstance(tree, WheelTree):
-        content = ((name, tree.archive.read(name)) for name in tree.archive.names() if not name.endswith("/"))
-    else:
-        content = ((tree.shown(path), tree.read(path)) for path in tree.paths(""))
+    def copies(self) -> Iterable[Copied]:
+        """Everything that a folder with this tree would hold, as the tree spells it."""
+
+
+def export(tree: Tree, into: Path) -> None:
+    """Write `tree` into the empty folder `into`, in its own layout."""
+    copies = tree.copies() if isinstance(tree, Whole) else _files(tree)
     try:
-        for path, data in content:
-            files.write_inside(folder, path, data or b"")
+        write_out(into, copies)
     except OSError as error:
-        where = error.filename or folder
-        raise SourceError(f"cannot write {where}: {error.strerror or error}; nothing was kept") from error
+        raise SourceError(f"cannot write {tree.source} to {into}: {error}") from error
+
+
+def _files(tree: Tree) -> Iterable[Copied]:
+    for path in tree.paths(""):
+        yield Copied(path, tree.read(path) or b"")

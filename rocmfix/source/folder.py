@@ -21,11 +21,13 @@ class DirTree:
     layout: Layout
     project: Project
     source: str
+    installed: str | None = None
+    """The version in the metadata of an installed distribution that lies elsewhere (an editable install)."""
 
     @cached_property
     def release(self) -> str | None:
         """What the metadata beside the package says, else the package itself, else the checkout's tags."""
-        return self._of_metadata() or self._of_package() or self._of_tags()
+        return self._of_metadata() or self.installed or self._of_package() or self._of_tags()
 
     def locate(self, path: str) -> str | None:
         """The repository path `path` relative to `root`, or None if this tree cannot hold it."""
@@ -52,11 +54,20 @@ class DirTree:
         found = files.walk(self.root, folder) if folder is not None else ()
         return tuple(sorted(path for path in map(self.layout.restore, found) if path is not None))
 
+    def copies(self) -> Iterator[files.Copied]:
+        """The project's files with the metadata beside them; no bytecode, no `.git`, nobody else's packages."""
+        for folder in ("",) if not self.layout.here else (self.project.name, ".rocmfix", *self._metadata()):
+            found = files.walk(self.root, folder, links=True)
+            yield from files.read_all(self.root, sorted(path for path in found if "/__pycache__/" not in f"/{path}"))
+
+    def _metadata(self) -> tuple[str, ...]:
+        return tuple(sorted(path.name for path in self.root.glob(f"{self.project.name}-*.dist-info")))
+
     def _of_metadata(self) -> str | None:
         if self.layout.here != f"{self.project.name}/":
             return None
-        for folder in sorted(self.root.glob(f"{self.project.name}-*.dist-info")):
-            if text := files.read_inside(self.root, f"{folder.name}/METADATA"):
+        for folder in self._metadata():
+            if text := files.read_inside(self.root, f"{folder}/METADATA"):
                 return version_of_metadata(text)
         return None
 
@@ -74,7 +85,15 @@ class DirTree:
         return git.describe(self.root)
 
 
-def open_folder(root: Path, *, source: str, project: str = "sglang") -> DirTree:
+def root_above(package: Path, project: str) -> Path:
+    """The folder to open for a package folder: its checkout if it lies in one, else the folder that holds it."""
+    parts = PROJECTS[project].package.split("/")
+    checkout = package.parents[len(parts) - 1]
+    is_checkout = package.parts[-len(parts) :] == tuple(parts) and (checkout / ".git").exists()
+    return checkout if is_checkout else package.parent
+
+
+def open_folder(root: Path, *, source: str, project: str = "sglang", installed: str | None = None) -> DirTree:
     """The tree in the folder `root`, however it is laid out."""
     wanted = PROJECTS[project]
     layout = layout_of(wanted, lambda folder: (root / folder).is_dir())
@@ -84,7 +103,7 @@ def open_folder(root: Path, *, source: str, project: str = "sglang") -> DirTree:
             details=tuple(f"not there: {root / folder}" for folder in _landmarks(wanted)),
             hint="give a checkout, an unpacked wheel, site-packages, or the package folder itself",
         )
-    return DirTree(root, layout, wanted, source)
+    return DirTree(root, layout, wanted, source, installed)
 
 
 def _landmarks(project: Project) -> Iterator[str]:

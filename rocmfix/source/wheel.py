@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from rocmfix.errors import SourceError
 from rocmfix.source.folder import version_of_metadata
 from rocmfix.source.layout import PROJECTS, Layout, layout_of
 from rocmfix.system.archive import Archive, ArchiveError, open_archive
+from rocmfix.system.files import Copied
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class WheelTree:
             return ()
         inside = (name for name in self.archive.names() if name.startswith(f"{folder}/"))
         return tuple(sorted(path for path in map(self.layout.restore, inside) if path is not None))
+
+    def copies(self) -> Iterator[Copied]:
+        """Everything in the wheel, as an installer would unpack it."""
+        for name in self.archive.names():
+            mode = 0o755 if self.archive.is_executable(name) else 0o644
+            yield Copied(name, self._read(name) or b"", mode)
 
     def _read(self, name: str) -> bytes | None:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 # APPNOTE.TXT of the zip format, sections 4.3.7, 4.3.12 and 4.3.16. `zipfile` reads the same records into
 # one object an entry and is five times slower; a matrix over releases opens 80 000 entries.
 _LOCAL = struct.Struct("<4s22xHH")
-_CENTRAL = struct.Struct("<4s4xHHxxxxLLLHHHxxxxxxxxL")
+_CENTRAL = struct.Struct("<4s4xHH4xLLLHHH4xLL")
 _END = struct.Struct("<4s4xHHLLH")
 
 _ENCRYPTED = 0x1
@@ -28,6 +28,7 @@ class _Entry:
     crc: int
     packed: int
     size: int
+    attributes: int
     offset: int
 
 
@@ -45,6 +46,10 @@ class Archive:
     def has_folder(self, folder: str) -> bool:
         """Whether any file lies below `folder`."""
         return any(name.startswith(f"{folder}/") for name in self.index)
+
+    def is_executable(self, name: str) -> bool:
+        """Whether the file `name` was packed as a program; the upper half of its attributes is a Unix mode."""
+        return bool(_Entry(*self.index[name]).attributes >> 16 & 0o111)
 
     def read(self, name: str) -> bytes | None:
         """The bytes of the file `name`, checked against its checksum, or None if there is none."""
@@ -110,12 +115,14 @@ def _index(records: bytes, count: int, name: str) -> dict[str, tuple[int, ...]]:
     at = 0
     try:
         for _ in range(count):
-            magic, flags, method, crc, packed, size, named, extra, comment, offset = _CENTRAL.unpack_from(records, at)
+            magic, flags, method, crc, packed, size, named, extra, comment, attributes, offset = _CENTRAL.unpack_from(
+                records, at
+            )
             if magic != b"PK\1\2":
                 raise ArchiveError(f"{name}: damaged index")
             begin = at + _CENTRAL.size
             at = begin + named + extra + comment
-            index[records[begin : begin + named].decode()] = (flags, method, crc, packed, size, offset)
+            index[records[begin : begin + named].decode()] = (flags, method, crc, packed, size, attributes, offset)
     except (struct.error, UnicodeDecodeError) as error:
         raise ArchiveError(f"{name}: damaged index") from error
     return index

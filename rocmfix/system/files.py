@@ -9,7 +9,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 
@@ -45,6 +46,24 @@ def fresh_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` when the block ends well and is gone when it does not.
+
+    `path` may not exist, or be an empty folder.
+    """
+    path = path.absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        work.chmod(0o755)
+        yield work
+        work.replace(path)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write `path` so that a reader sees the old bytes or the new ones, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,12 +75,53 @@ def write_atomic(path: Path, data: bytes) -> None:
         temp.unlink(missing_ok=True)
 
 
-def remove(path: Path) -> None:
-    """Remove the file or folder `path`, if there is one."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+@dataclass(frozen=True)
+class Copied:
+    """One file of a tree that is to be written out: a regular file, or a link with its target as `data`."""
+
+    path: str
+    data: bytes
+    mode: int = 0o644
+    is_link: bool = False
+
+
+def write_out(into: Path, copies: Iterable[Copied]) -> None:
+    """Write files into the new folder `into`; a path that leaves it, or leads through a link, is refused."""
+    real, made = Path(os.path.realpath(into)), {"."}
+    for copy in copies:
+        if not is_inside(copy.path):
+            raise PermissionError(f"{copy.path!r} leaves the folder it is to be written to")
+        target, folder = into / copy.path, str(PurePosixPath(copy.path).parent)
+        if folder not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if Path(os.path.realpath(target.parent)) != real / folder:
+                raise PermissionError(f"{copy.path!r} leads through a link")
+            made.add(folder)
+        _write_new(target, copy)
+
+
+def _write_new(target: Path, copy: Copied) -> None:
+    if copy.is_link:
+        target.symlink_to(os.fsdecode(copy.data))
+        return
+    with target.open("xb") as handle:  # `x` follows no link
+        handle.write(copy.data)
+    target.chmod(copy.mode)
+
+
+def read_all(root: Path, paths: Iterable[str]) -> Iterator[Copied]:
+    """The files and links at `paths` below `root`, as they are."""
+    for path in paths:
+        state = (root / path).lstat()
+        if stat.S_ISLNK(state.st_mode):
+            yield Copied(path, os.fsencode((root / path).readlink()), is_link=True)
+        else:
+            yield Copied(path, (root / path).read_bytes(), stat.S_IMODE(state.st_mode))
+
+
+def move(source: Path, target: Path) -> None:
+    """Move a file to `target` in one step, over what is there."""
+    source.replace(target)
 
 
 def sha256(path: Path) -> str:
@@ -107,8 +167,11 @@ def read_inside(root: Path, path: str) -> bytes | None:
     return data
 
 
-def walk(root: Path, under: str = "") -> Iterator[str]:
-    """Every regular file below `root/under`, relative to `root`; links are not followed, `.git` is not entered."""
+def walk(root: Path, under: str = "", *, links: bool = False) -> Iterator[str]:
+    """Every regular file below `root/under`, relative to `root`; links are not followed, `.git` is not entered.
+
+    With `links`, links are named too.
+    """
     if under and not is_inside(under):
         return
     pending = [under.strip("/")]
@@ -120,7 +183,7 @@ def walk(root: Path, under: str = "") -> Iterator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name != ".git":
                         pending.append(path)
-                elif entry.is_file(follow_symlinks=False):
+                elif entry.is_file(follow_symlinks=False) or (links and entry.is_symlink()):
                     yield path
 
 
@@ -130,32 +193,6 @@ def is_regular(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def write_inside(root: Path, path: str, data: bytes) -> None:
-    """Write the new file `path` below `root`, a folder of ours. Raises PermissionError when it leaves `root`."""
-    if not is_inside(path):
-        raise PermissionError(f"{path!r} leaves the folder")
-    target = root / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
-
-
-@contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill that becomes `path` (absent or empty) when the block ends well, and goes when it does not."""
-    path = path.absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        work.chmod(0o755)
-        yield work
-        if path.is_dir():
-            path.rmdir()
-        work.rename(path)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
 
 
 @contextlib.contextmanager

@@ -27,6 +27,15 @@ JOURNAL = ".rocmfix/journal"
 
 
 @dataclass(frozen=True)
+class _Change:
+    """One file as it shall be: its bytes (None: gone), and its mode if that is to change."""
+
+    path: str
+    data: bytes | None
+    mode: int | None
+
+
+@dataclass(frozen=True)
 class _Step:
     """One file: whether it was there, whether it will be, and which folders have to be made for it."""
 
@@ -54,8 +63,8 @@ def replace_all(
     try:
         with _opened(root) as journal:
             _refuse_edited(root, expected or {})
-            steps = tuple(_prepared(root, journal, number, path, changes[path], (modes or {}).get(path))
-                          for number, path in enumerate(sorted(changes)))  # fmt: skip
+            wanted = [_Change(path, changes[path], (modes or {}).get(path)) for path in sorted(changes)]
+            steps = tuple(_prepared(root, journal, number, change) for number, change in enumerate(wanted))
             _record(journal, steps)
             _replace(root, journal, steps)
             (journal / "plan.json").unlink()
@@ -130,19 +139,19 @@ def _refuse_edited(root: Path, expected: Mapping[str, bytes | None]) -> None:
             raise ApplyError(f"{root / path} changed since it was read; nothing was written", hint="run it again")
 
 
-def _prepared(root: Path, journal: Path, number: int, path: str, data: bytes | None, mode: int | None) -> _Step:
+def _prepared(root: Path, journal: Path, number: int, change: _Change) -> _Step:
     """Lay out the new bytes and keep the old file: a full disk or a missing right fails here."""
-    target = root / path
+    target = root / change.path
     existed = os.path.lexists(target)
-    if not existed and data is None:
+    if not existed and change.data is None:
         raise ApplyError(f"{target} cannot be removed: it is not there; nothing was written")
     if existed:
         _keep(target, journal / "old" / str(number))
-    if data is not None:
+    if change.data is not None:
         before = target.lstat() if existed else None
-        _write(journal / "new" / str(number), data, before, mode)
-    missing = [folder for folder in PurePosixPath(path).parents if not (root / folder).exists()]
-    return _Step(path, existed, data is not None, tuple(map(str, missing)))
+        _write(journal / "new" / str(number), change.data, before, change.mode)
+    missing = [folder for folder in PurePosixPath(change.path).parents if not (root / folder).exists()]
+    return _Step(change.path, existed, change.data is not None, tuple(map(str, missing)))
 
 
 def _keep(target: Path, kept: Path) -> None:

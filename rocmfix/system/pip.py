@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -66,13 +67,10 @@ def download_wheel(requirement: str, tags: Tags, into: Path, *, arrived: Callabl
 
 def _follow(pip: subprocess.Popen[bytes], into: Path, arrived: Callable[[int], None]) -> None:
     try:
-        while True:
-            try:
+        while pip.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 pip.wait(_TICK)
-            except subprocess.TimeoutExpired:
-                arrived(files.size_of(into))
-            else:
-                return
+            arrived(files.size_of(into))
     except BaseException:
         pip.kill()
         raise

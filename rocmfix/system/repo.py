@@ -19,6 +19,9 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import Self
 
+# id, tree, parents, author, committer, message, trailers; fields end with NUL, records with RS.
+_RECORD = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%cn%x00%ce%x00%cd%x00%B%x00%(trailers:only,unfold)%x1e"
+
 FILE, EXECUTABLE, LINK = "100644", "100755", "120000"
 
 
@@ -121,13 +124,12 @@ class Repo(Git):
         """The commits that `revs` names, newest first, along first parents; of one committer (by address) if given."""
         few = () if limit is None else (f"--max-count={limit}",)
         whose = (f"--committer={committer}", "--fixed-strings") if committer else ()
-        fields = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%cn%x00%ce%x00%cd%x00%B%x00%(trailers:only,unfold)%x1e"
         said = self.run(
             "log",
             "--first-parent",
             "--date=raw",
             "--encoding=UTF-8",
-            f"--format={fields}",
+            f"--format={_RECORD}",
             *few,
             *whose,
             "--end-of-options",

@@ -18,7 +18,8 @@ class Progress(Protocol):
 class _Lines:
     @contextlib.contextmanager
     def task(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
-        print(f"fetching {name} ({size / 1e6:.0f} MB)", file=sys.stderr, flush=True)
+        sys.stderr.write(f"fetching {name} ({size / 1e6:.0f} MB)\n")
+        sys.stderr.flush()
         yield lambda _: None
 
 

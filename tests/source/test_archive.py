@@ -57,7 +57,7 @@ def test_damage_is_an_error_that_names_the_wheel(tmp_path: Path, at: str) -> Non
             del data[len(data) // 2 :]
         case "empty":
             data.clear()
-        case "text":
+        case _:
             data[:] = b"<html>proxy error</html>"
     path.write_bytes(data)
     with pytest.raises(SourceError, match=r"sglang-9\.9-py3-none-any\.whl"):
@@ -80,7 +80,7 @@ def test_random_damage_never_gives_wrong_bytes(tmp_path: Path) -> None:
     """Whatever single byte is wrong: an error, an absence, or the right bytes; never others."""
     path = build_wheel(tmp_path)
     sound = path.read_bytes()
-    dice = random.Random(20261130)  # noqa: S311 - not for secrets
+    dice = random.Random(20261130)
     for _ in range(400):
         data = bytearray(sound)
         data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)

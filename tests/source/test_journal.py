@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,10 +137,10 @@ def test_restores_everything_when_a_rename_fails(
     assert snapshot(tree) == before
 
 
-def _fails_at(failing, done, real, error):
+def _fails_at(failing: int, done: list[str], real: Any, error: BaseException) -> Any:
     """`real`, but raising `error` once, at the step on the tree that is the `failing`th."""
 
-    def step(path, *args, **kwargs):
+    def step(path: Path, *args: Any, **kwargs: Any) -> Any:
         target = str(args[0] if args else path)
         if "journal" not in target and path.suffix != ".json":
             done.append(target)
@@ -226,7 +227,7 @@ def test_a_tree_cannot_bring_a_journal_that_reaches_outside(tree: Path, plan: st
     assert (tree.parent / "f").is_dir()
 
 
-def test_a_full_disk_leaves_the_tree_as_it_was(tmp_path: Path, in_ci: bool) -> None:
+def test_a_full_disk_leaves_the_tree_as_it_was(tmp_path: Path, *, in_ci: bool) -> None:
     root = tmp_path / "small"
     root.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", root], capture_output=True, check=False)
