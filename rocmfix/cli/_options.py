@@ -76,7 +76,7 @@ def wanted(catalog: Catalog, fixes: tuple[str, ...], sets: tuple[str, ...], gfx:
 
 def open_source(source: str | None, *, installed: bool = False, offline: bool = False) -> Tree:
     """The tree that SOURCE or `--installed` names."""
-    from rocmfix.source import open_tree
+    from rocmfix.source import open_installed, open_tree
 
     if installed == (source is not None):
         raise click.UsageError("give either SOURCE or --installed")
