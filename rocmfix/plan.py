@@ -10,8 +10,9 @@ from rocmfix.errors import ApplyError
 from rocmfix.hunks import Applied, Misfit, Read, apply_changes
 from rocmfix.model import Outcome, PatchPlan, Skip, Step, TreeReport, Verdict
 from rocmfix.patchfile import Patch
+from rocmfix.probe import ask_all
 from rocmfix.tree import Overlay, Tree
-from rocmfix.verdict import judge, nearest_misfit
+from rocmfix.verdict import mended, nearest_misfit
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def carry_out(catalog: Catalog, plan: PatchPlan, tree: Tree, merged: Mapping[str
     """Apply `plan` to `tree` in memory, in order; fixes in `merged` by the patch given there.
 
     Raises ApplyError when a step does not fit after the ones before it, when a patched Python file no longer
-    compiles, or when a fix still reads as needed afterwards. Nothing outside memory is touched.
+    compiles, or when the `fixed` probes of a fix do not hold afterwards. Nothing outside memory is touched.
     """
     after: dict[str, bytes | None] = {}
     changes: list[Change] = []
@@ -168,10 +169,10 @@ def _refuse_broken(after: Mapping[str, bytes | None], tree: Tree) -> None:
 
 def _refuse_unmended(catalog: Catalog, plan: PatchPlan, read: Read) -> None:
     for step in plan.apply:
-        verdict = judge(*catalog.find(step.fix), read)
-        if verdict.verdict is not Outcome.UPSTREAM:
+        _, fix = catalog.find(step.fix)
+        if mended(fix, read) is None:
             raise ApplyError(
-                f"{step.set}: {step.fix} was applied, and yet the tree reads as {verdict.verdict.value}",
-                details=(verdict.reason,),
-                hint="the catalogue's probes and patch disagree: rocmfix lint",
+                f"{step.set}: {step.variant} applies, and yet the `fixed` probes of {step.fix} do not hold afterwards",
+                details=(ask_all(fix.fixed, read, fix.subject).why,),
+                hint="nothing was written; the catalogue's patch and probes disagree: rocmfix lint --releases",
             )

@@ -51,6 +51,15 @@ def candidates(fix: Fix, read: Read) -> tuple[Variant, ...]:
     return tuple(v for v in fix.variant if ask_all(v.relevant, read, fix.subject).holds)
 
 
+def mended(fix: Fix, read: Read) -> Answer | None:
+    """The answer of the `fixed` probes that hold: the fix's own, or those of a variant meant for this tree."""
+    for probes in (fix.fixed, *(variant.fixed for variant in candidates(fix, read))):
+        answer = ask_all(probes, read, fix.subject)
+        if probes and answer.holds:
+            return answer
+    return None
+
+
 def nearest_misfit(patches: PatchSet, fix: Fix, read: Read) -> tuple[Variant, Misfit] | None:
     """On a conflict: the variant that comes nearest to applying, and its first hunk that does not fit."""
     misfits = [
@@ -93,13 +102,11 @@ def _mended(
     if done and done.after and all(_has(read, path, blob) for path, blob in done.after.items()):
         reason = "rocmfix merged it into a shape it was not cut for" if done.merged else "rocmfix applied it"
         return _verdict(fix, Outcome.APPLIED, reason, _at(done), variant=done.variant)
-    for probes in (fix.fixed, *(variant.fixed for variant in variants)):
-        answer = ask_all(probes, read, fix.subject)
-        if probes and answer.holds:
-            outcome = Outcome.APPLIED if done else Outcome.UPSTREAM
-            how = None if done else How.DIFFERENTLY
-            return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how)
-    return None
+    answer = mended(fix, read)
+    if answer is None:
+        return None
+    outcome, how = (Outcome.APPLIED, None) if done else (Outcome.UPSTREAM, How.DIFFERENTLY)
+    return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how)
 
 
 def _needed(fix: Fix, variant: Variant, landed: tuple[Landed, ...]) -> Verdict:

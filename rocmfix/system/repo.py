@@ -182,7 +182,7 @@ class Repo(Git):
             "--no-cover-letter", "--no-to", "--no-cc", "--no-add-header", "--no-encode-email-headers",
             "--no-from", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--no-indent-heuristic", "--no-signoff", "-O/dev/null",
             "--diff-algorithm=myers", "--unified=3", "--inter-hunk-context=0", "--src-prefix=a/", "--dst-prefix=b/",
-            "--stat=72,50,20", "--no-renames", "--end-of-options", commit,
+            "--no-stat", "--no-renames", "--end-of-options", commit,
             # Some of the repository's settings make git ask who is formatting; it does not show in the patch.
             env=Signature("nobody", "nobody@localhost", "0 +0000").env("COMMITTER"),
         ).out  # fmt: skip
