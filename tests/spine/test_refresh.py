@@ -1,0 +1,111 @@
+"""Patch files from commits, and new variants by merging."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocmfix import merge as merge_module
+from rocmfix.tree import MemoryTree
+from tests.spine.conftest import BEFORE, LOADER, write_tree
+
+SET = "test-set"
+
+
+@pytest.fixture
+def stored(catalogue_folder):
+    """The patch files as they lie in the catalogue."""
+    return lambda: {path.name: path.read_text() for path in (catalogue_folder / "sglang" / SET).glob("*.patch")}
+
+
+@pytest.fixture(autouse=True)
+def base_release(monkeypatch):
+    """The release the variants were cut for is the broken tree of these tests."""
+    tree = MemoryTree({path: text.encode() for path, text in BEFORE.items()}, release="0.5.10")
+    monkeypatch.setattr(merge_module, "open_release", lambda *_, **__: tree)
+
+
+def test_what_was_applied_exports_to_the_byte(clone, run, stored):
+    run("apply", clone.root, "--in-place")
+    assert run("refresh", SET, "--onto", clone.root).exit_code == 0
+    first = stored()
+    assert run("refresh", SET, "--onto", clone.root, "--check").exit_code == 0
+    run("revert", clone.root)
+    assert run("apply", clone.root, "--in-place").exit_code == 0, "what was exported applies"
+    assert run("refresh", SET, "--onto", clone.root, "--check").exit_code == 0
+    assert stored() == first
+    assert "Rocmfix-" not in "".join(first.values())
+
+
+def test_an_edited_commit_is_exported(clone, run, stored):
+    run("apply", clone.root, "--in-place")
+    run("refresh", SET, "--onto", clone.root)
+    before = stored()
+    (clone.root / LOADER).write_text((clone.root / LOADER).read_text().replace("return True", "return True  # at last"))
+    clone.git("commit", "-qa", "--amend", "--no-edit")
+    checked = run("refresh", SET, "--onto", clone.root, "--check")
+    assert checked.exit_code == 1
+    assert stored() == before, "--check writes nothing"
+    assert run("refresh", SET, "--onto", clone.root).exit_code == 0
+    changed = {name for name, text in stored().items() if text != before[name]}
+    assert changed == {"quiet.patch"}
+    assert "+    return True  # at last" in stored()["quiet.patch"]
+
+
+def test_a_new_variant_is_cut_by_a_three_way_merge(tmp_path, run, stored):
+    """Upstream rewrote a line of the context: no variant fits, but the change still merges."""
+    tree = write_tree(tmp_path / "tree")
+    (tree / LOADER).write_text((tree / LOADER).read_text().replace("def load(name):", "def load(name, flags=()):"))
+    assert run("check", tree).exit_code == 12
+    result = run("refresh", SET, "--onto", tree)
+    assert result.exit_code == 0, result.output
+    assert "[[fix.variant]]" in result.stdout
+    new = set(stored()) - {"guard.patch", "remember.patch", "quiet.patch"}
+    assert len(new) == 1
+    text = stored()[new.pop()]
+    assert " def load(name, flags=()):" in text
+    assert "Signed-off-by: A Writer" in text
+
+
+def test_a_merge_that_conflicts_shows_the_lines(tmp_path, run, stored):
+    tree = write_tree(tmp_path / "tree")
+    (tree / LOADER).write_text((tree / LOADER).read_text().replace("        return None", "        return False"))
+    before = stored()
+    result = run("refresh", SET, "--onto", tree)
+    assert result.exit_code == 5
+    assert "<<<<<<<" in result.stderr
+    assert "return False" in result.stderr
+    assert stored() == before
+
+
+def test_a_moved_file_is_followed(tmp_path, run, stored):
+    tree = write_tree(tmp_path / "tree")
+    (tree / LOADER).rename(tree / "python/sglang/srt/loader.py")
+    series = tmp_path / "patches/sglang" / SET / "series.toml"
+    series.write_text(
+        series.read_text().replace(
+            'file = "python/sglang/loader.py"', 'file = ["python/sglang/loader.py", "python/sglang/srt/loader.py"]'
+        )
+    )
+    result = run("refresh", SET, "--onto", tree)
+    assert result.exit_code == 0, result.output
+    new = set(stored()) - {"guard.patch", "remember.patch", "quiet.patch"}
+    assert len(new) == 1
+    assert "a/python/sglang/srt/loader.py" in stored()[new.pop()]
+
+
+def test_a_clean_merge_is_applied_only_when_asked_and_stays_marked(tmp_path, run):
+    tree = write_tree(tmp_path / "tree")
+    (tree / LOADER).write_text((tree / LOADER).read_text().replace("def load(name):", "def load(name, flags=()):"))
+    assert run("apply", tree, "--in-place").exit_code == 5
+    result = run("apply", tree, "--in-place", "--merge", "--fix", "remember")
+    assert result.exit_code == 0, result.output
+    assert "merged in three ways" in result.stdout
+    assert "remember(name)" in (tree / LOADER).read_text()
+    assert "merged it into a shape it was not cut for" in run("check", tree).stdout
+    assert run("revert", tree).exit_code == 0
+
+
+def test_nothing_to_refresh_says_so(tmp_path, run):
+    result = run("refresh", SET, "--onto", write_tree(tmp_path / "tree"))
+    assert result.exit_code == 0
+    assert "nothing of sglang/test-set to refresh" in result.stdout
