@@ -4,9 +4,7 @@ import functools
 import os
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,38 +17,6 @@ from tests.fixes.world import World, forget
 CATALOG = load(Path(__file__).parents[2] / "patches")
 
 ReleaseTree = Callable[[str], Tree]
-
-
-@dataclass(frozen=True)
-class WheelTree:
-    """A wheel, read where it lies."""
-
-    archive: zipfile.ZipFile
-    source: str
-    release: str | None
-
-    def read(self, path: str) -> bytes | None:
-        name = self.shown(path)
-        return self.archive.read(name) if name in self.archive.NameToInfo else None
-
-    def shown(self, path: str) -> str:
-        return path.removeprefix("python/")
-
-    def paths(self, under: str) -> Iterable[str]:
-        below = (name for name in self.archive.namelist() if name.startswith(self.shown(under)))
-        return sorted(f"python/{name}" for name in below if not name.endswith("/"))
-
-
-@pytest.fixture(scope="session")
-def release_tree() -> ReleaseTree:
-    """Gives the tree of a release from its wheel in $ROCMFIX_WHEELS."""
-
-    @functools.cache
-    def tree(version: str) -> Tree:
-        (wheel,) = Path(os.environ["ROCMFIX_WHEELS"]).glob(f"sglang-{version}-*.whl")
-        return WheelTree(zipfile.ZipFile(wheel), version, version)
-
-    return tree
 
 
 @pytest.fixture(scope="session")
