@@ -81,7 +81,7 @@ class Checkout:
     def ours(self) -> dict[str, Commit]:
         """The newest commit of each fix that is applied and not reverted since."""
         found: dict[str, Commit | None] = {}
-        for commit in self.repo.log(committer=EMAIL) if self.repo.head else ():
+        for commit in self.repo.log(grep="^Rocmfix-") if self.repo.head else ():
             for key, value in commit.trailers:
                 if key == REVERT:
                     found.setdefault(value, None)
@@ -92,6 +92,7 @@ class Checkout:
     def _run_at_head(self) -> list[Commit]:
         run: list[Commit] = []
         for commit in self.repo.log(limit=100):
+            # An amended commit holds somebody's work: it is reverted, never dropped.
             if commit.committer.email != EMAIL or not any(key == FIX for key, _ in commit.trailers):
                 break
             run.append(commit)
@@ -138,8 +139,12 @@ class Checkout:
             result = apply_changes(patch.changes, lambda path: blobs.read(f"{head}:{path}"), Way.REVERSE)
         if isinstance(result, Misfit):
             raise ApplyError(
-                f"{result.path}:{result.line} was edited after {commit.id[:12]} ({commit.subject}); nothing was reverted",
-                details=(f"the commit left       {result.expects.strip()}", f"the tree has          {result.has}"),
+                f"{result.path}:{result.line} was edited after {commit.id[:12]}; nothing was reverted",
+                details=(
+                    f"the commit            {commit.subject}",
+                    f"the commit left       {result.expects.strip()}",
+                    f"the tree has          {result.has}",
+                ),
                 hint="git revert it by hand, or revert the later edit first",
             )
         return result.files

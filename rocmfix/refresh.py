@@ -81,12 +81,18 @@ def _cut(patches: PatchSet, fix: Fix, tree: Tree, *, offline: bool) -> Export:
             details=tuple(_marked(proposal)),
             hint="if upstream mended it in other words, a `fixed` probe should say so; else cut a variant by hand",
         )
-    name = (tree.release or "new").replace(".", "")
-    file = (
-        f"{re.sub(r'_0[0-9]{3}[a-z0-9]*$', '', proposal.variant.file.removesuffix('.patch'))}_0{name.lstrip('0')}.patch"
-    )
+    stem = re.sub(r"_[0-9]{4}(p[0-9]+)?$", "", proposal.variant.file.removesuffix(".patch"))
+    file = f"{stem}_{_mark(tree.release)}.patch"
     text = patch_text(patches, proposal, tree)
     return Export(file, text, None, _entry(proposal.variant, file, tree.release))
+
+
+def _mark(release: str | None) -> str:
+    """0.5.15.post1 as `0515p1`, for file names."""
+    if release is None:
+        return "new"
+    version = Version(release)
+    return f"{version.minor:02d}{version.micro:02d}" + (f"p{version.post}" if version.post else "")
 
 
 def _marked(proposal: Proposal) -> Iterator[str]:

@@ -120,10 +120,10 @@ class Repo(Git):
             return blob_id(str(target.readlink()).encode() if target.is_symlink() else target.read_bytes())
         return None
 
-    def log(self, revs: str = "HEAD", *, limit: int | None = None, committer: str = "") -> tuple[Commit, ...]:
-        """The commits that `revs` names, newest first, along first parents; of one committer (by address) if given."""
+    def log(self, revs: str = "HEAD", *, limit: int | None = None, grep: str = "") -> tuple[Commit, ...]:
+        """The commits that `revs` names, newest first, along first parents; those whose message matches `grep`."""
         few = () if limit is None else (f"--max-count={limit}",)
-        whose = (f"--committer={committer}", "--fixed-strings") if committer else ()
+        about = (f"--grep={grep}",) if grep else ()
         said = self.run(
             "log",
             "--first-parent",
@@ -131,7 +131,7 @@ class Repo(Git):
             "--encoding=UTF-8",
             f"--format={_RECORD}",
             *few,
-            *whose,
+            *about,
             "--end-of-options",
             revs,
         )
