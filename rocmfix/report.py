@@ -134,10 +134,11 @@ def short(tree: TreeReport) -> str:
     return name.removeprefix("0.5.").replace(".post", "p")
 
 
-def plan_lines(plan: PatchPlan) -> Iterable[str]:
-    """What a plan applies and what it skips."""
+def plan_lines(plan: PatchPlan, *, skips: bool = True) -> Iterable[str]:
+    """What a plan applies, and what it skips with the reasons."""
     rows = [("apply", step.fix, step.variant, f"{', '.join(step.files)}{_offsets(step)}") for step in plan.apply]
-    rows += [("skip", skip.fix, skip.verdict.value, skip.reason) for skip in plan.skip]
+    if skips:
+        rows += [("skip", skip.fix, skip.verdict.value, skip.reason) for skip in plan.skip]
     return aligned(rows) if rows else ()
 
 

@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from rocmfix.catalog import Catalog
-    from rocmfix.model import Record
+    from rocmfix.model import Record, TreeReport
     from rocmfix.plan import Wanted
     from rocmfix.tree import Tree
 
@@ -92,6 +92,20 @@ def print_lines(lines: Any) -> None:
     """Lines on stdout."""
     for line in lines:
         click.echo(line)
+
+
+def show_report(report: TreeReport, catalog: Catalog) -> None:
+    """The verdicts of one tree: a table on a terminal, plain lines in a pipe; how much was judged comes last."""
+    from rocmfix.model import Outcome
+    from rocmfix.report import console, summary, verdict_lines, verdict_table
+
+    if on_terminal():
+        console().print(verdict_table(report))
+    else:
+        print_lines(verdict_lines(report))
+    if any(verdict.verdict is Outcome.NEEDED for verdict in report.verdicts):
+        click.echo(f"to mend what is needed: rocmfix apply {report.source} --out DIR, or --in-place", err=True)
+    click.echo(summary(report, len(list(catalog.fixes()))))
 
 
 def on_terminal() -> bool:

@@ -17,11 +17,13 @@ from rocmfix.cli._options import (
     patches_option,
     print_json,
     print_lines,
+    show_report,
     wanted,
     wanted_options,
 )
 
 if TYPE_CHECKING:
+    from rocmfix.catalog import Catalog
     from rocmfix.plan import Patched
     from rocmfix.tree import Tree
 
@@ -64,24 +66,31 @@ def command(
     where = None if dry_run else write(tree, patched, out)
     if as_json:
         print_json(patched.plan)
-    else:
-        _say(tree, patched, where)
+        return
+    _say(patched, where)
+    if where:
+        _prove(catalog, open_source(str(out)) if out else tree)
 
 
 command.help = f"{command.help}\n\n{SOURCE_HELP}"
 
 
-def _say(tree: Tree, patched: Patched, where: str | None) -> None:
+def _say(patched: Patched, where: str | None) -> None:
     from rocmfix.model import Outcome
     from rocmfix.report import plan_lines
 
-    print_lines(plan_lines(patched.plan))
-    skips = patched.plan.skip
-    count = len(patched.plan.apply)
-    done = f"applied to {where}" if where else "would be applied"
+    skips, count = patched.plan.skip, len(patched.plan.apply)
+    print_lines(plan_lines(patched.plan, skips=where is None))
     applied = sum(skip.verdict is Outcome.APPLIED for skip in skips)
-    unmended = sum(skip.verdict is Outcome.UNMENDED for skip in skips)
     already = f" ({applied} applied before)" if applied else ""
-    click.echo(f"{count} of {count + len(skips)} fixes {done}, {len(skips)} skipped with the reason above{already}")
-    if unmended:
-        click.echo(f"{unmended} known defect(s) of {tree.source} have no patch here: see their advice above", err=True)
+    done = f"applied to {where}" if where else "would be applied"
+    click.echo(f"{count} of {count + len(skips)} fixes {done}, {len(skips)} skipped{already}")
+
+
+def _prove(catalog: Catalog, tree: Tree) -> None:
+    """Judge what was written, read back from the disk."""
+    from rocmfix.record import read_record
+    from rocmfix.verdict import judge_all
+
+    click.echo()
+    show_report(judge_all(catalog, tree, read_record(tree)), catalog)

@@ -11,11 +11,11 @@ from rocmfix.cli._options import (
     catalogue,
     json_option,
     offline_option,
-    on_terminal,
     open_source,
     patches_option,
     print_json,
     print_lines,
+    show_report,
 )
 
 
@@ -52,7 +52,6 @@ command.help = f"{command.help}\n\n{SOURCE_HELP}"
 
 def _one(source: str | None, patches: Path | None, *, installed: bool, as_json: bool, offline: bool) -> int:
     from rocmfix.record import read_record
-    from rocmfix.report import console, summary, verdict_lines, verdict_table
     from rocmfix.verdict import judge_all
 
     catalog = catalogue(patches)
@@ -61,11 +60,7 @@ def _one(source: str | None, patches: Path | None, *, installed: bool, as_json: 
     if as_json:
         print_json(report)
         return report.exit_code
-    if on_terminal():
-        console().print(verdict_table(report))
-    else:
-        print_lines(verdict_lines(report))
-    click.echo(summary(report, len(list(catalog.fixes()))))
+    show_report(report, catalog)
     return report.exit_code
 
 

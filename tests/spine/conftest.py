@@ -18,7 +18,10 @@ LOADER = "python/sglang/loader.py"
 OTHER = "python/sglang/other.py"
 BEFORE = {
     KERNEL: "// kernel\n#include <vector>\n#include <cuda_runtime.h>\n\nint f();\nint g();\nint h();\n",
-    LOADER: "import os\n\n\ndef load(name):\n    try:\n        return build(name)\n    except OSError:\n        return None\n\n\ndef quiet():\n    return False\n",  # fmt: skip
+    LOADER: (
+        "import os\n\n\ndef load(name):\n    try:\n        return build(name)\n    except OSError:\n        return None\n"
+        "\n\ndef quiet():\n    return False\n"
+    ),
     OTHER: "VALUE = 1\n",
 }
 MID = {**BEFORE, LOADER: BEFORE[LOADER].replace("        return None\n", "        remember(name)\n        raise\n")}
@@ -66,7 +69,7 @@ PATCHES = {
 
 
 @pytest.fixture
-def catalogue_folder(tmp_path) -> Path:
+def catalogue_folder(tmp_path: Path) -> Path:
     """The catalogue, for `--patches`."""
     make_catalog(tmp_path / "patches", SERIES, PATCHES)
     return tmp_path / "patches"

@@ -60,7 +60,8 @@ def test_one_fix_after_another_reverts_to_the_first_state(tmp_path, run):
 def test_only_the_fixes_asked_for_are_applied(tmp_path, run):
     tree = write_tree(tmp_path / "tree")
     result = run("apply", tree, "--in-place", "--fix", "guard")
-    assert "not asked for (--fix)" in result.stdout
+    assert "1 of 3 fixes applied" in result.stdout
+    assert "not asked for (--fix)" in run("apply", tree, "--dry-run", "--fix", "guard").stdout
     assert (tree / KERNEL).read_text() == AFTER[KERNEL]
     assert (tree / LOADER).read_text() != AFTER[LOADER]
     assert run("apply", tree, "--in-place", "--fix", "gaurd").exit_code == 4

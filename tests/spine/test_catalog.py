@@ -1,0 +1,118 @@
+"""What loading a catalogue refuses is what `rocmfix lint` reports."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from rocmfix.catalog import load
+from rocmfix.cli import main
+from rocmfix.errors import CatalogError
+from tests.spine.catalogs import make_catalog
+from tests.spine.conftest import PATCHES, SERIES
+
+GUARD = SERIES[: SERIES.index('[[fix]]\nid = "remember"')]
+FILE = {"guard.patch": PATCHES["guard.patch"]}
+VARIANT = 'variant = [{ file = "guard.patch", since = "0.5.10" }]'
+
+
+def refused(folder, series, patches=FILE):
+    with pytest.raises(CatalogError) as caught:
+        make_catalog(folder, series, patches)
+    return "\n".join((caught.value.message, *caught.value.details))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("summary =", "sumary =", "sumary: Extra inputs"),
+        ('status = "merged"', 'status = "megred"', "Input should be 'merged', 'submitted'"),
+        (', pr = "sgl-project/sglang#1"', "", "status merged needs the pull request"),
+        (', since = "0.5.15" }', " }", "status merged needs the first release"),
+        ('{ status = "merged", pr = "sgl-project/sglang#1", since = "0.5.15" }', '{ status = "local" }', "needs a reason"),
+        ('why = "hipcc', 'who = "hipcc', "why: Field required"),
+        ('id = "guard"', 'id = "Guard it"', "id: String should match"),
+        ('include_guarded = "cuda_runtime.h"', 'include_garded = "x.h"', "a probe has exactly one of the keys"),
+        ('include_guarded = "cuda_runtime.h"', 'python = "f", has = "a b"', "not Python: 'a b'"),
+        ('include_guarded = "cuda_runtime.h"', 'python = "f", has = "a"', "a python probe can never hold in"),
+        ('include_guarded = "cuda_runtime.h"', 'text = "abc", in = "python/x.py"', "a text probe misjudges Python"),
+        ('include_guarded = "cuda_runtime.h"', 'include_guarded = "a.h", in = "../x.cuh"', "leaves the tree: ../x.cuh"),
+        ('include_guarded = "cuda_runtime.h"', 'include_guarded = "a.h", in = "/x.cuh"', "leaves the tree: /x.cuh"),
+        ('include_guarded = "cuda_runtime.h"', 'python = "", in = "python/x.py"', "always exists"),
+        ("fixed = [{", 'fixed = [{ text = "abc" }, { not = { text = "abc" } }, {', "asks for a probe and its opposite"),
+        ('fixed = [{ include_guarded = "cuda_runtime.h" }]', "fixed = []", "at least 1 item"),
+        (VARIANT, "", "neither a variant nor an unmended shape"),
+        (VARIANT, 'variant = [{ file = "../guard.patch", since = "0.5.10" }]', "file: String should match"),
+        (VARIANT, 'variant = [{ file = "guard.patch", since = "yesterday" }]', "not a release: yesterday"),
+        (VARIANT, 'variant = [{ file = "guard.patch", since = "0.5.12", until = "0.5.11" }]', "ends before it begins"),
+        (VARIANT, VARIANT.replace("}]", '}, { file = "guard.patch", since = "0.5.9", until = "0.5.10" }]'), "guard.patch is there twice"),
+        (VARIANT, VARIANT.replace("}]", '}, { file = "other.patch", since = "0.5.12" }]'), "overlapping windows"),
+        (VARIANT, VARIANT.replace("guard.patch", "gone.patch"), "gone.patch is listed, but there is no such file"),
+        ('project = "sglang"', 'project = "aiter"', "says project 'aiter', but lies under sglang/"),
+        ("[[fix]]", "[[fix]", "is not TOML"),
+    ],
+)  # fmt: skip
+def test_refuses_a_wrong_series(tmp_path, old, new, said):
+    assert old in GUARD
+    assert said in refused(tmp_path, GUARD.replace(old, new, 1))
+
+
+def test_refuses_a_patch_that_nothing_lists(tmp_path):
+    said = refused(tmp_path, GUARD, {**FILE, "stray.patch": PATCHES["quiet.patch"]})
+    assert "stray.patch is there, but series.toml does not list it" in said
+
+
+def test_refuses_one_id_in_two_sets(tmp_path):
+    make_catalog(tmp_path, GUARD, FILE, name="one")
+    with pytest.raises(CatalogError, match="fix id guard is there twice"):
+        make_catalog(tmp_path, GUARD, FILE, name="two")
+
+
+def test_refuses_a_huge_patch_before_reading_it(tmp_path):
+    make_catalog(tmp_path, GUARD, FILE)
+    with (tmp_path / "sglang/test-set/guard.patch").open("r+b") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(CatalogError, match="larger than"):
+        load(tmp_path)
+
+
+def test_refuses_a_patch_that_is_a_link(tmp_path):
+    make_catalog(tmp_path, GUARD, FILE)
+    (tmp_path / "sglang/test-set/guard.patch").rename(tmp_path / "elsewhere.patch")
+    (tmp_path / "sglang/test-set/guard.patch").symlink_to(tmp_path / "elsewhere.patch")
+    with pytest.raises(CatalogError, match="not a regular file"):
+        load(tmp_path)
+
+
+def test_an_empty_folder_is_no_catalogue(tmp_path):
+    with pytest.raises(CatalogError, match="no patch sets in"):
+        load(tmp_path)
+
+
+def test_a_fix_that_does_not_exist_names_the_nearest(tmp_path):
+    catalog = make_catalog(tmp_path, SERIES, PATCHES)
+    with pytest.raises(CatalogError) as caught:
+        catalog.find("gaurd")
+    assert caught.value.hint == "did you mean: guard"
+
+
+def test_lint_says_what_was_looked_at_and_fails_with_its_own_code(tmp_path):
+    make_catalog(tmp_path, SERIES, PATCHES)
+    result = CliRunner().invoke(main, ["lint", "--patches", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (0, "1 sets, 3 fixes, 3 patches: sound\n")
+    (tmp_path / "sglang/test-set/guard.patch").unlink()
+    assert CliRunner().invoke(main, ["lint", "--patches", str(tmp_path)]).exit_code == 4
+
+
+def test_the_shipped_catalogue_is_sound():
+    catalog = load()
+    assert {fix.id for _, fix in catalog.fixes()} >= {"jit-fused-metadata-guard", "quark-glm-nextn"}
+
+
+def test_fixes_list_and_show(tmp_path):
+    make_catalog(tmp_path, SERIES, PATCHES)
+    listed = CliRunner().invoke(main, ["fixes", "list", "--patches", str(tmp_path)]).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["FIX", "guard", "remember", "quiet"]
+    shown = CliRunner().invoke(main, ["fixes", "show", "guard", "--patches", str(tmp_path)]).stdout
+    for said in ("hipcc cannot find cuda_runtime.h", "sgl-project/sglang#1 in 0.5.15", "guard.patch", "A Writer"):
+        assert said in shown
