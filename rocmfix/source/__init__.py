@@ -26,6 +26,11 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
             f"{spec}: reading a tree inside an image comes with rocmfix's image support, which is not in this version",
             hint="run rocmfix check --installed inside the image",
         )
+    if spec.startswith("git:"):
+        from rocmfix.source.gitref import open_git
+        from rocmfix.source.spec import parse_git
+
+        return open_git(parse_git(spec.removeprefix("git:"), project), project=project, offline=offline)
     if as_version(spec):
         return open_release(spec, offline=offline, project=project)
     path = Path(spec).expanduser()

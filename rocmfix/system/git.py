@@ -87,7 +87,8 @@ class Git:
                 strip_newline_in_stdout=False,
             )
         if code and check:
-            raise GitError(f"git {args[0]} failed in {self.folder}", details=tuple(err.splitlines()[-20:]))
+            verb = next(arg for arg in args if not arg.startswith("-") and "=" not in arg)
+            raise GitError(f"git {verb} failed in {self.folder}", details=tuple(err.splitlines()[-20:]))
         return Said(code, out, err)
 
     def start(self, *args: str) -> Any:

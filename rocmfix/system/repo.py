@@ -180,7 +180,8 @@ class Repo(Git):
             "--no-signature",  # it would be git's version
             "--no-numbered", "--subject-prefix=PATCH", "--no-thread", "--no-attach", "--no-notes", "--no-base",
             "--no-cover-letter", "--no-to", "--no-cc", "--no-add-header", "--no-encode-email-headers",
-            "--no-from", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--no-indent-heuristic", "--no-signoff", "-O/dev/null",
+            "--no-from", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--no-indent-heuristic",
+            "--no-signoff", "-O/dev/null",
             "--diff-algorithm=myers", "--unified=3", "--inter-hunk-context=0", "--src-prefix=a/", "--dst-prefix=b/",
             "--no-stat", "--no-renames", "--end-of-options", commit,
             # Some of the repository's settings make git ask who is formatting; it does not show in the patch.
@@ -234,11 +235,11 @@ class Blobs:
         self.close()
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of the blob `name` (an id, or `REV:path`; links inside the tree are followed), or None."""
+        """The bytes of the blob `name` (an id, or `REV:path`), or None."""
         if "\n" in name:
             return None
         if self._process is None:
-            self._process = self._repo.start("cat-file", "--batch", "--follow-symlinks")
+            self._process = self._repo.start("cat-file", "--batch")
         process = self._process
         process.stdin.write(name.encode("utf-8", "surrogateescape") + b"\n")
         process.stdin.flush()
@@ -247,10 +248,12 @@ class Blobs:
             self._raise(name)
         if header.endswith((b" missing\n", b" ambiguous\n")):
             return None
-        # "ID blob SIZE" for an object; "symlink SIZE" and the like for a link that leads nowhere or outside.
-        *found, size = header.split(b" ")
+        _, kind, size = header.split(b" ")
         data = process.stdout.read(int(size) + 1)[:-1]
-        return bytes(data) if found[1:] == [b"blob"] else None
+        return bytes(data) if kind == b"blob" else None
+
+    def __del__(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the process."""

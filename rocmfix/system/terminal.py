@@ -15,11 +15,16 @@ class Progress(Protocol):
         """Begin the task `name` of `size` bytes; the value is told how many bytes have arrived so far."""
 
 
+def say(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 class _Lines:
     @contextlib.contextmanager
     def task(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
-        sys.stderr.write(f"fetching {name} ({size / 1e6:.0f} MB)\n")
-        sys.stderr.flush()
+        say(f"fetching {name} ({size / 1e6:.0f} MB)")
         yield lambda _: None
 
 
