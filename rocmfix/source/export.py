@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from rocmfix.errors import SourceError
-from rocmfix.system.files import Copied, write_out
+from rocmfix.system.files import Copied, new_folder, write_out
 from rocmfix.tree import Tree
 
 
@@ -31,3 +31,16 @@ def export(tree: Tree, into: Path) -> None:
 def _files(tree: Tree) -> Iterable[Copied]:
     for path in tree.paths(""):
         yield Copied(path, tree.read(path) or b"")
+
+
+def export_sources(tree: Tree, folder: Path) -> int:
+    """Write the project's files to the new `folder` as upstream's repository has them; return how many.
+
+    Raises SourceError when `folder` exists and holds something, and leaves nothing on failure.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SourceError(f"{folder} exists and is not empty", hint="name a new folder")
+    paths = tuple(tree.paths("python"))
+    with new_folder(folder) as work:
+        write_out(work, (Copied(path, tree.read(path) or b"") for path in paths))
+    return len(paths)
