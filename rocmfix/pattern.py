@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import TypeAlias
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,11 @@ def search(source: str, scope: str, pattern: str | None = None, under: str | Non
     if pattern is None:
         return Found(blocks[0].line)
     wanted = compile_pattern(pattern)
-    words = _words(wanted)
-    likely = [block for block in blocks if block.is_torn or all(word in block.text for word in words)]
-    for root, shift in _roots(likely, source, scope):
-        line = _first_match(root, wanted, under)
+    words = _words(wanted) | (_words(compile_pattern(under)) if under else frozenset())
+    pieces = blocks if scope else _statements(source)
+    likely = [piece for piece in pieces if piece.is_torn or all(word in piece.text for word in words)]
+    for nodes, shift in _nodes(likely, source, scope):
+        line = _first_match(nodes, wanted, under)
         if line is not None:
             return Found(blocks[0].line, line + shift)
     return Found(blocks[0].line)
@@ -83,39 +85,54 @@ def _blocks(source: str, scope: str) -> Iterator[_Block]:
 
 
 def _definitions(block: _Block, name: str) -> Iterator[_Block]:
-    if name not in block.text:
-        return
-    lines = block.text.splitlines(keepends=True)
-    head = re.compile(rf"([ \t]*)(?:async\s+def|def|class)\s+{re.escape(name)}\b")
-    for i, line in enumerate(lines):
-        found = head.match(line)
-        if found and not (i == 0 and block.line > 1):
-            end = _end(lines, i, len(found.group(1).expandtabs()))
-            yield _Block("".join(lines[i:end]), block.line + i)
+    text = block.text
+    for found in re.finditer(rf"{re.escape(name)}\b", text):  # a literal start lets `re` skip through the file
+        start = text.rfind("\n", 0, found.start()) + 1
+        head = _HEAD.fullmatch(text, start, found.start())
+        if head is None or (start == 0 and block.line > 1):  # the scope itself may hold one of its own name
+            continue
+        end = _end(len(head[1])).search(text, found.end())
+        yield _Block(text[start : end.start() if end else len(text)], block.line + text.count("\n", 0, start))
 
 
-def _end(lines: list[str], start: int, indent: int) -> int:
-    """Where the block that starts on `start` ends: the next statement indented no deeper.
+_HEAD = re.compile(r"([ \t]*)(?:async\s+def|def|class)\s+")
 
-    A closing bracket or a comment does not end it; a dedented line inside a string would, and then the block does
-    not parse and `_parse` looks further.
+
+@lru_cache(maxsize=32)
+def _end(indent: int) -> re.Pattern[str]:
+    """The start of the next statement indented by no more than `indent`.
+
+    A closing bracket or a comment does not end a block. A dedented line inside a string would: such a block is torn,
+    and is looked for in the whole file.
     """
-    for i in range(start + 1, len(lines)):
-        text = lines[i].lstrip()
-        if text and text[0] not in ")]}#" and len(lines[i][: len(lines[i]) - len(text)].expandtabs()) <= indent:
-            return i
-    return len(lines)
+    return re.compile(rf"^[ \t]{{0,{indent}}}[^\s)\]}}#]", re.MULTILINE)
 
 
-def _roots(blocks: list[_Block], source: str, scope: str) -> Iterator[tuple[ast.AST, int]]:
-    """The AST of each block, and what to add to its line numbers; from the whole file where cutting went wrong."""
+def _statements(source: str) -> list[_Block]:
+    """The statements at the top of a module, each with its body and its `else`."""
+    starts = [match.start() for match in _TOP.finditer(source)]
+    pieces = zip([0, *starts], [*starts, len(source)], strict=True)
+    blocks: list[_Block] = []
+    line = 1
+    for start, end in pieces:
+        blocks.append(_Block(source[start:end], line))
+        line += source.count("\n", start, end)
+    return blocks
+
+
+_TOP = re.compile(r"^(?!(?:else|elif|except|finally)\b)[^\s)\]}#]", re.MULTILINE)
+
+
+def _nodes(blocks: list[_Block], source: str, scope: str) -> Iterator[tuple[_Nodes, int]]:
+    """The nodes of each block, and what to add to their lines; from the whole file where cutting went wrong."""
     for block in blocks:
-        tree, shift = _parse(block.text)
-        if tree is None:
+        nodes, shift = _parse(block.text)
+        if nodes is None:
             whole, _ = _parse(source)
-            yield from ((node, 0) for node in _named(whole, scope.split(".") if scope else []))
+            tree = whole[ast.Module][0] if whole else None
+            yield from ((_grouped(node), 0) for node in _named(tree, scope.split(".") if scope else []))
             return
-        yield tree, block.line - 1 - shift
+        yield nodes, block.line - 1 - shift
 
 
 def _named(tree: ast.AST | None, names: list[str]) -> Iterator[ast.AST]:
@@ -127,27 +144,41 @@ def _named(tree: ast.AST | None, names: list[str]) -> Iterator[ast.AST]:
             yield from _named(node, names[1:])
 
 
-def _first_match(root: ast.AST, wanted: ast.AST, under: str | None) -> int | None:
-    bodies = [root] if under is None else list(_under(root, compile_pattern(under)))
+_Nodes: TypeAlias = "dict[type, list[ast.AST]]"
+"""The nodes of a tree by their type: most patterns ask for one type only."""
+
+
+def _first_match(nodes: _Nodes, wanted: ast.AST, under: str | None) -> int | None:
+    groups = [nodes] if under is None else [_grouped(body) for body in _under(nodes, compile_pattern(under))]
+    kinds = (ast.expr, ast.stmt) if _is_wildcard(wanted) else (type(wanted),)
     lines = [
         node.lineno
-        for body in bodies
-        for node in ast.walk(body)
+        for group in groups
+        for kind, found in group.items()
+        if issubclass(kind, kinds)
+        for node in found
         if isinstance(node, (ast.expr, ast.stmt)) and _matches(wanted, node)
     ]
     return min(lines, default=None)
 
 
+def _grouped(tree: ast.AST) -> _Nodes:
+    nodes: _Nodes = {}
+    for node in ast.walk(tree):
+        nodes.setdefault(type(node), []).append(node)
+    return nodes
+
+
 @lru_cache(maxsize=512)
-def _parse(text: str) -> tuple[ast.AST | None, int]:
-    """The AST of an indented block, and how many lines were put before it to make it parse."""
+def _parse(text: str) -> tuple[_Nodes | None, int]:
+    """The nodes of an indented block, and how many lines were put before it to make it parse."""
     indented = text[:1] in (" ", "\t")
     try:
         tree = ast.parse("if 1:\n" + text if indented else text)
     except (SyntaxError, ValueError, RecursionError):
         return None, 0
     wrapper = tree.body[0] if indented else None
-    return (ast.Module(wrapper.body, []) if isinstance(wrapper, ast.If) else tree), int(indented)
+    return _grouped(ast.Module(wrapper.body, []) if isinstance(wrapper, ast.If) else tree), int(indented)
 
 
 def _words(pattern: ast.AST) -> frozenset[str]:
@@ -168,8 +199,8 @@ def _words(pattern: ast.AST) -> frozenset[str]:
     return frozenset(words)
 
 
-def _under(tree: ast.AST, test: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
+def _under(nodes: _Nodes, test: ast.AST) -> Iterator[ast.AST]:
+    for node in (*nodes.get(ast.If, ()), *nodes.get(ast.IfExp, ())):
         if not isinstance(node, (ast.If, ast.IfExp)):
             continue
         parts = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else []
@@ -217,6 +248,10 @@ def _arguments_match(pattern: ast.Call, node: ast.Call) -> bool:
     if not free and len(pattern.keywords) != len(node.keywords):
         return False
     return all(any(_matches(p, n) for n in node.keywords) for p in pattern.keywords)
+
+
+def _is_wildcard(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "_"
 
 
 def _is_ellipsis(node: ast.AST) -> bool:
