@@ -129,6 +129,11 @@ def test_a_guard_does_not_mend_a_release_whose_loader_defines_no_use_rocm(releas
     assert (verdict.verdict, verdict.variant) == (Outcome.NEEDED, "gate_fused_metadata_copy_0509.patch")
 
 
+def test_a_kernel_without_a_loader_says_nothing(release_tree: ReleaseTree) -> None:
+    tree = Overlay(release_tree("0.5.14"), {"python/sglang/jit_kernel/utils.py": None})
+    assert judged(GUARD, tree).verdict is Outcome.NOT_APPLICABLE
+
+
 @pytest.mark.parametrize(("release", "backend"), [("0.5.9", "nsa"), ("0.5.12", "nsa"), ("0.5.14", "dsa")])
 def test_a_gate_in_python_mends_where_a_guard_would(release_tree: ReleaseTree, release: str, backend: str) -> None:
     path = f"python/sglang/srt/layers/attention/{backend}_backend.py"
