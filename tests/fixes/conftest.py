@@ -6,15 +6,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.version import Version
 
 from rocmfix.catalog import load
 from rocmfix.tree import PACKAGE, Tree
+from tests.fixes.jit import Compiler, Jit, Replays, open_jit
 from tests.fixes.world import World, forget
 
-CATALOG = load(Path(__file__).parents[2] / "patches")
+CATALOG = load()
 
 ReleaseTree = Callable[[str], Tree]
 
@@ -55,6 +57,22 @@ def checkout(patched_files: Callable[..., Path]) -> Iterator[Callable[..., World
         world.close()
     forget()
     sys.modules.update(before)
+
+
+@pytest.fixture
+def depth_5(
+    checkout: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Replays, Compiler]]:
+    """`depth_5(release, hip=..., fix=...)`: a draft of 5 steps whose graphs can be replayed, and a compiler that fails."""
+
+    def make(release: str, *, hip: str | None, fix: str | None, warn: Any = None) -> tuple[Replays, Compiler]:
+        jit = Jit(release)
+        world = checkout(release, *jit.files, fix=fix)
+        compiler = Compiler(tmp_path, monkeypatch)
+        open_jit(world, compiler, hip=hip, warn=warn)
+        return Replays(world, jit, hip=hip), compiler
+
+    return make
 
 
 def expand(tree: Tree, files: tuple[str, ...]) -> Iterator[str]:

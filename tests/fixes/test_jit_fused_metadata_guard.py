@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixes.jit import Compiler, Jit, Replays, open_jit
+from tests.fixes.jit import Compiler, Jit, open_jit
 
 FIX = "jit-fused-metadata-guard"
 KERNEL = "jit_kernel/csrc/elementwise/fused_metadata_copy.cuh"
@@ -76,27 +76,26 @@ def test_the_loader_of_each_guarded_release_defines_use_rocm(checkout, tmp_path,
     assert "-DUSE_ROCM" in world.load(jit.utils)._get_default_target_flags()
 
 
-def replayed(checkout, folder, monkeypatch, *, hip, fix):
-    jit = Jit("0.5.9")
-    world = checkout("0.5.9", *jit.files, fix=fix)
-    compiler = Compiler(folder, monkeypatch)
-    before = compiler.runs
-    open_jit(world, compiler, hip=hip)
-    replays = Replays(world, jit, hip=hip)
-    replays.run(3)
-    return compiler.runs - before, replays.copied
-
-
-def test_0_5_9_does_not_try_on_hip_and_copies_all_the_same(checkout, tmp_path, monkeypatch, capsys):
-    copied = [f"backend {step}" for step in range(4)] * 3
-
-    assert replayed(checkout, tmp_path, monkeypatch, hip="7.2", fix=None) == (3, copied), "the defect is gone"
+def test_0_5_9_does_not_try_on_hip_and_copies_all_the_same(depth_5, capsys):
+    shipped, compiler = depth_5("0.5.9", hip="7.2", fix=None)
+    shipped.run(3)
+    assert compiler.runs == 3, "the defect is no longer there to mend"
     capsys.readouterr()
-    assert replayed(checkout, tmp_path, monkeypatch, hip="7.2", fix=FIX) == (0, copied)
+
+    mended, compiler = depth_5("0.5.9", hip="7.2", fix=FIX)
+    mended.run(3)
+
+    assert compiler.runs == 3, "the compiler has run again"
+    assert mended.copied == shipped.copied == [f"backend {step}" for step in range(4)] * 3
     assert capsys.readouterr().out == ""
 
 
-def test_0_5_9_on_cuda_tries_as_before(checkout, tmp_path, monkeypatch, capsys):
-    plain = replayed(checkout, tmp_path, monkeypatch, hip=None, fix=None), capsys.readouterr()
-    assert (replayed(checkout, tmp_path, monkeypatch, hip=None, fix=FIX), capsys.readouterr()) == plain
-    assert plain[0][0] == 3
+def test_0_5_9_on_cuda_tries_as_before(depth_5, capsys):
+    def story(fix: str | None) -> tuple[int, list[str], str]:
+        replays, compiler = depth_5("0.5.9", hip=None, fix=fix)
+        before = compiler.runs
+        replays.run(3)
+        return compiler.runs - before, replays.copied, capsys.readouterr().out
+
+    assert story(FIX) == story(None)
+    assert story(FIX)[0] == 3

@@ -5,10 +5,12 @@ import gc
 import re
 import traceback
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.fixes.jit import ERROR, Compiler, Jit, Replays, open_jit
+from tests.fixes.jit import ERROR, Compiler, Jit, open_jit
 
 FIX = "jit-negative-cache"
 RELEASES = (
@@ -34,29 +36,29 @@ pytestmark = pytest.mark.upstream
 def loader(checkout, tmp_path, monkeypatch):
     """`loader(release, hip=..., fix=..., works=...)` opens a release's JIT loader and gives it with its compiler."""
 
-    def make(release, *, hip, fix=FIX, works=False, warn=None):
+    def make(release: str, *, hip: str | None, fix: str | None = FIX, works: bool = False) -> tuple[Any, Compiler]:
         jit = Jit(release)
         world = checkout(release, *jit.files, fix=fix)
         compiler = Compiler(tmp_path, monkeypatch, works=works)
-        open_jit(world, compiler, hip=hip, warn=warn)
-        return world.load(jit.utils), compiler, world
+        open_jit(world, compiler, hip=hip)
+        return world.load(jit.utils), compiler
 
     return make
 
 
-def builder_of(utils):
+def builder_of(utils: Any) -> Callable[..., Any]:
     """A module factory as upstream writes them: a `cache_once` function that calls `load_jit`."""
 
-    @utils.cache_once
-    def build(width, *, flag=True):
+    def build(width: int, *, flag: bool = True) -> Any:
         return utils.load_jit(
             "copy", str(width), cuda_files=["elementwise/fused_metadata_copy.cuh"], cuda_wrappers=[("f", "g")]
         )
 
-    return build
+    once: Callable[..., Any] = utils.cache_once(build)
+    return once
 
 
-def failure(build, *args, **kwargs):
+def failure(build: Callable[..., Any], *args: Any, **kwargs: Any) -> Exception:
     with pytest.raises(Exception, match="cuda_runtime") as caught:
         build(*args, **kwargs)
     return caught.value
@@ -64,7 +66,7 @@ def failure(build, *args, **kwargs):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_on_rocm_a_build_that_fails_is_run_once(loader, release):
-    utils, compiler, _ = loader(release, hip="7.2")
+    utils, compiler = loader(release, hip="7.2")
     build = builder_of(utils)
 
     failures = [failure(build, 4) for _ in range(20)]
@@ -76,7 +78,7 @@ def test_on_rocm_a_build_that_fails_is_run_once(loader, release):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_each_failure_is_a_fresh_exception_that_holds_nothing(loader, release):
-    utils, _, _ = loader(release, hip="7.2")
+    utils, _ = loader(release, hip="7.2")
     build = builder_of(utils)
     failure(build, 4)
 
@@ -90,13 +92,13 @@ def test_each_failure_is_a_fresh_exception_that_holds_nothing(loader, release):
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_frames_of_a_failed_build_are_let_go_without_the_collector(loader, release):
     """A tensor in a frame that met the failure must not live on: reference counting alone frees it."""
-    utils, _, _ = loader(release, hip="7.2")
+    utils, _ = loader(release, hip="7.2")
     build = builder_of(utils)
 
     class Held:
         pass
 
-    def meet():
+    def meet() -> weakref.ref[Held]:
         tensor = Held()
         try:
             build(4)
@@ -113,7 +115,7 @@ def test_the_frames_of_a_failed_build_are_let_go_without_the_collector(loader, r
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_another_module_is_tried_in_its_own_right(loader, release):
-    utils, compiler, _ = loader(release, hip="7.2")
+    utils, compiler = loader(release, hip="7.2")
     build = builder_of(utils)
 
     failure(build, 4)
@@ -127,7 +129,7 @@ def test_another_module_is_tried_in_its_own_right(loader, release):
 @pytest.mark.parametrize("hip", ["7.2", None])
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_build_that_works_is_run_once_and_kept(loader, release, hip):
-    utils, compiler, _ = loader(release, hip=hip, works=True)
+    utils, compiler = loader(release, hip=hip, works=True)
     build = builder_of(utils)
 
     assert build(4) is build(4)
@@ -138,7 +140,7 @@ def test_a_build_that_works_is_run_once_and_kept(loader, release, hip):
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_check_that_builds_nothing_is_asked_again_after_any_other_error(loader, release, hip):
     """cache_once has many users that build nothing; their failures may pass."""
-    utils, _, _ = loader(release, hip=hip)
+    utils, _ = loader(release, hip=hip)
     answers = iter([RuntimeError("no device yet"), ValueError("not now"), True])
     asked = []
 
@@ -160,7 +162,7 @@ def test_a_check_that_builds_nothing_is_asked_again_after_any_other_error(loader
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_request_that_never_reaches_the_compiler_is_not_remembered(loader, release):
-    utils, compiler, _ = loader(release, hip="7.2")
+    utils, compiler = loader(release, hip="7.2")
     asked = []
 
     @utils.cache_once
@@ -177,8 +179,8 @@ def test_a_request_that_never_reaches_the_compiler_is_not_remembered(loader, rel
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_on_cuda_the_loader_does_what_it_did(loader, release):
-    def story(fix):
-        utils, compiler, _ = loader(release, hip=None, fix=fix)
+    def story(fix: str | None) -> tuple[Any, ...]:
+        utils, compiler = loader(release, hip=None, fix=fix)
         build = builder_of(utils)
         before = compiler.runs
         failures = [failure(build, 4) for _ in range(3)]
@@ -191,17 +193,10 @@ def test_on_cuda_the_loader_does_what_it_did(loader, release):
 
 
 @pytest.mark.parametrize("release", MULTI_BACKEND)
-def test_at_depth_5_a_hundred_replays_cost_one_build_and_one_warning(
-    checkout, tmp_path, monkeypatch, caplog, capsys, release
-):
+def test_at_depth_5_a_hundred_replays_cost_one_build_and_one_warning(depth_5, caplog, capsys, release):
     """The real attention step, the real copy wrapper, the real loader: only the compiler is a stand-in."""
-    jit = Jit(release)
-    world = checkout(release, *jit.files, "srt/utils/common.py", fix=FIX)
-    compiler = Compiler(tmp_path, monkeypatch)
-    said = []
-    warn = functools.lru_cache(None)(said.append)
-    open_jit(world, compiler, hip="7.2", warn=warn)
-    replays = Replays(world, jit, hip="7.2")
+    said: list[str] = []
+    replays, compiler = depth_5(release, hip="7.2", fix=FIX, warn=functools.lru_cache(None)(said.append))
 
     replays.run(100)
 
@@ -215,14 +210,10 @@ def test_at_depth_5_a_hundred_replays_cost_one_build_and_one_warning(
 
 
 @pytest.mark.parametrize("release", MULTI_BACKEND)
-def test_at_depth_5_cuda_tries_and_says_what_it_did(checkout, tmp_path, monkeypatch, capsys, release):
-    def story(fix):
-        jit = Jit(release)
-        world = checkout(release, *jit.files, fix=fix)
-        compiler = Compiler(tmp_path, monkeypatch)
+def test_at_depth_5_cuda_tries_and_says_what_it_did(depth_5, capsys, release):
+    def story(fix: str | None) -> tuple[Any, ...]:
+        replays, compiler = depth_5(release, hip=None, fix=fix)
         before = compiler.runs
-        open_jit(world, compiler, hip=None)
-        replays = Replays(world, jit, hip=None)
         replays.run(3)
         said = re.sub(r"\.staging-[0-9a-f]+", "STAGING", capsys.readouterr().out)
         return compiler.runs - before, replays.copied, [line for line in said.splitlines() if "Warning" in line]
@@ -235,7 +226,7 @@ def test_at_depth_5_cuda_tries_and_says_what_it_did(checkout, tmp_path, monkeypa
 @pytest.mark.parametrize("release", MULTI_BACKEND)
 def test_the_warning_comes_from_a_function_that_each_release_has_and_that_says_it_once(checkout, release):
     world = checkout(release, "srt/utils/common.py")
-    said = []
+    said: list[str] = []
     warn = world.function(
         "sglang/srt/utils/common.py",
         "print_warning_once",

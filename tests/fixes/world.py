@@ -62,8 +62,9 @@ def _compiled(path: Path, name: str, having: str) -> types.CodeType:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and node.name == name and having in ast.unparse(node)
     )
-    module_of_one = ast.Module([node], [])
-    return compile(module_of_one, path, "exec", flags=__future__.annotations.compiler_flag, dont_inherit=True)
+    flags = __future__.annotations.compiler_flag
+    code: types.CodeType = compile(ast.Module([node], []), path, "exec", flags=flags, dont_inherit=True)
+    return code
 
 
 def forget() -> dict[str, types.ModuleType]:
