@@ -13,10 +13,7 @@ from rocmfix.verdict import judge_all
 
 pytestmark = pytest.mark.upstream
 
-RELEASES = (
-    "0.5.8 0.5.8.post1 0.5.9 0.5.10 0.5.10.post1 0.5.11 0.5.12 0.5.12.post1 0.5.13 0.5.13.post1 0.5.14 "
-    "0.5.15 0.5.15.post1 0.5.16 0.5.17 0.5.18 0.5.19 0.5.20 0.5.21 0.5.22 0.5.23"
-).split()
+RELEASES = tuple(release.version for release in read_releases().release)
 
 FACTS = """
 jit-fused-metadata-guard      - - B B B B B B B B B F F F F F F F F F F
@@ -118,7 +115,8 @@ def test_every_verdict_says_why_and_where(report):
     for verdict in report.verdicts:
         assert verdict.reason, verdict
         if verdict.verdict is not Outcome.NOT_APPLICABLE:
-            assert verdict.file and verdict.line, verdict
+            assert verdict.file, verdict
+            assert verdict.line, verdict
         assert bool(verdict.advice) == (verdict.verdict is Outcome.UNMENDED), verdict
 
 
