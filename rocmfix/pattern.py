@@ -190,7 +190,7 @@ def _words(pattern: ast.AST) -> frozenset[str]:
                 words.add(name)
             case ast.Attribute(attr=name) if name != "_":
                 words.add(name)
-            case ast.alias(name=name):
+            case ast.ImportFrom(module=str(name)) | ast.alias(name=name):
                 words.add(name)
             case ast.keyword(arg=str(name)):
                 words.add(name)

@@ -157,10 +157,11 @@ def subject_of(probes: tuple[Probe, ...]) -> Paths:
 
 def ask_all(probes: tuple[Probe, ...], read: Read, subject: Paths) -> Answer:
     """Whether all of `probes` hold; the answer of the first that does not, else of the most telling one."""
-    answers = [ask(probe, read, subject) for probe in probes]
-    refused = next((answer for answer in answers if not answer.holds), None)
-    if refused:
-        return refused
+    answers: list[Answer] = []
+    for probe in probes:
+        answers.append(ask(probe, read, subject))
+        if not answers[-1].holds:
+            return answers[-1]
     return max(answers, key=lambda answer: answer.line or 0, default=Answer(holds=True))
 
 
@@ -178,8 +179,9 @@ def _answer(probe: Probe, read: Read, subject: Paths) -> Answer:
             inner = ask(probe.inner, read, subject)
             return Answer(not inner.holds, inner.file, inner.line, inner.why)
         case AnyProbe():
-            answers = [ask(each, read, subject) for each in probe.inner]
-            return next((each for each in answers if each.holds), answers[0])
+            first = ask(probe.inner[0], read, subject)
+            others = (ask(each, read, subject) for each in probe.inner[1:])
+            return first if first.holds else next((each for each in others if each.holds), first)
         case AllProbe():
             return ask_all(probe.inner, read, subject)
         case GuardProbe() | TextProbe() | PythonProbe():
