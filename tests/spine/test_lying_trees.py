@@ -56,6 +56,7 @@ ReleaseTree = Callable[[str], Tree]
 @pytest.fixture
 def judged(release_tree: ReleaseTree) -> Callable[..., Verdict]:
     """`judged(fix, release, *changes)`: the verdict on that release with those changes made to it."""
+
     def judge(fix: str, release: str, *changes: Change) -> Verdict:
         tree = release_tree(release)
         for change in changes:

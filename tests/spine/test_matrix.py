@@ -8,12 +8,13 @@ from packaging.version import Version
 
 from rocmfix.catalog import Fix, load
 from rocmfix.model import How, Outcome, TreeReport, Verdict
+from rocmfix.releases import releases
 from rocmfix.tree import Tree
 from rocmfix.verdict import judge_all
 
 pytestmark = pytest.mark.upstream
 
-RELEASES = tuple(release.version for release in read_releases().release)
+RELEASES = tuple(release.version for release in releases().release)
 
 FACTS = """
 jit-fused-metadata-guard      - - B B B B B B B B B F F F F F F F F F F
