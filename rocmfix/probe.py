@@ -156,13 +156,13 @@ def subject_of(probes: tuple[Probe, ...]) -> Paths:
 
 
 def ask_all(probes: tuple[Probe, ...], read: Read, subject: Paths) -> Answer:
-    """Whether all of `probes` hold; the answer of the first that does not, else of the most telling one."""
+    """Whether all of `probes` hold; the answer of the first that does not, else of the first with a line."""
     answers: list[Answer] = []
     for probe in probes:
         answers.append(ask(probe, read, subject))
         if not answers[-1].holds:
             return answers[-1]
-    return max(answers, key=lambda answer: answer.line or 0, default=Answer(holds=True))
+    return next((answer for answer in answers if answer.line), answers[0] if answers else Answer(holds=True))
 
 
 def ask(probe: Probe, read: Read, subject: Paths) -> Answer:

@@ -70,7 +70,13 @@ def _exported(patches: PatchSet, checkout: Checkout, fix_id: str) -> Export:
     file = dict(commit.trailers)[PATCH].rpartition("/")[2]
     parse_patch(text.encode(), f"{patches.name}/{file}")
     there = patches.folder / file
-    return Export(file, text, there.read_text() if there.is_file() else None)
+    old = there.read_text() if there.is_file() else None
+    return Export(file, old if old is not None and _unindexed(old) == _unindexed(text) else text, old)
+
+
+def _unindexed(text: str) -> str:
+    """Without the `index` lines: they name the files as other fixes, applied before, left them."""
+    return re.sub(r"^index [0-9a-f]{40}\.\.[0-9a-f]{40}", "index", text, flags=re.MULTILINE)
 
 
 def _cut(patches: PatchSet, fix: Fix, tree: Tree, *, offline: bool) -> Export:
