@@ -10,7 +10,7 @@ from rocmfix.catalog import Fix, PatchSet, Variant
 from rocmfix.diff import unified
 from rocmfix.errors import ApplyError
 from rocmfix.hunks import Applied, apply_changes
-from rocmfix.patchfile import Patch, parse_patch
+from rocmfix.patchfile import Patch, message_part, parse_patch
 from rocmfix.source import open_release
 from rocmfix.system import files
 from rocmfix.system.merge import merge
@@ -50,9 +50,8 @@ def as_patch(patches: PatchSet, proposal: Proposal, tree: Tree) -> Patch:
 
 def patch_text(patches: PatchSet, proposal: Proposal, tree: Tree) -> str:
     """The same as the text of a `git format-patch` file."""
-    head = patches.text(proposal.variant).partition("\n---\n")[0]
     before = {path: tree.read(path) for path in proposal.files}
-    return f"{head}\n---\n\n{''.join(unified(before, proposal.files))}"
+    return message_part(patches.text(proposal.variant)) + "".join(unified(before, proposal.files))
 
 
 def _merged(patches: PatchSet, fix: Fix, variant: Variant, tree: Tree, *, offline: bool) -> Proposal:

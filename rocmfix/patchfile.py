@@ -103,11 +103,16 @@ def _text(data: bytes, name: str) -> str:
         raise CatalogError(f"{name}: is not UTF-8 at byte {error.start}") from error
 
 
-def _split(text: str, name: str) -> tuple[str, email.message.EmailMessage]:
+def message_part(text: str) -> str:
+    """A patch file up to its diffstat or diff: headers and message. Empty when there is neither."""
     found = re.search(r"^---$|^diff --git ", text, re.MULTILINE)
-    if not text.startswith("From ") or not found:
+    return text[: found.start()] if found else ""
+
+
+def _split(text: str, name: str) -> tuple[str, email.message.EmailMessage]:
+    head = message_part(text)
+    if not head.startswith("From "):
         raise CatalogError(f"{name}: is not a `git format-patch` file", hint="export it with git format-patch -1")
-    head = text[: found.start()]
     mail = email.parser.Parser(policy=email.policy.default).parsestr(head.split("\n", 1)[1])
     return head, mail
 
