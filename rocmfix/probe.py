@@ -140,9 +140,9 @@ Probe: TypeAlias = Annotated[
         custom_error_message="a probe has exactly one of the keys " + ", ".join(_KINDS),
     ),
 ]
-NotProbe.model_rebuild()
-AnyProbe.model_rebuild()
-AllProbe.model_rebuild()
+
+
+
 
 
 def subject_of(probes: tuple[Probe, ...]) -> Paths:

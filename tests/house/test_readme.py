@@ -1,0 +1,66 @@
+"""The READMEs are true: what they show is what the commands print, and every verb is named."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rocmfix.cli import main
+from tests.house.test_house import ROOT, commands
+
+README = ROOT.parent / "README.md"
+TRANSCRIPT = re.compile(r"<!-- run: rocmfix (?P<args>.+?) -->\n```\n(?P<text>.*?)```\n", re.DOTALL)
+
+
+@pytest.mark.upstream
+def test_each_transcript_is_what_the_command_prints(tmp_path, monkeypatch, request, release_tree):
+    """`--update-golden` rewrites the README."""
+    release_tree("0.5.14")
+    from tests.conftest import WHEELS
+
+    monkeypatch.setenv("ROCMFIX_CACHE", str(WHEELS))
+    monkeypatch.chdir(tmp_path)
+
+    def printed(found: re.Match[str]) -> str:
+        result = CliRunner().invoke(main, shlex.split(found["args"]))
+        lines = "".join(f"{line.rstrip()}\n" for line in result.stdout.splitlines())
+        return f"<!-- run: rocmfix {found['args']} -->\n```\n{lines}```\n"
+
+    text = README.read_text()
+    true = TRANSCRIPT.sub(printed, text)
+    if request.config.getoption("--update-golden"):
+        README.write_text(true)
+    assert README.read_text() == true
+    assert TRANSCRIPT.search(text)
+
+
+def test_every_verb_is_named_in_a_readme():
+    text = "".join(
+        path.read_text() for path in (README, *ROOT.parent.glob("*/README.md"), *ROOT.parent.glob("docs/*.md"))
+    )
+    verbs = [path for path, command in commands(main) if path and not isinstance(command, click.Group)]
+    missing = [path for path in verbs if f"rocmfix {path}" not in text]
+    assert not missing
+
+
+@pytest.mark.parametrize("path", [README, *ROOT.parent.glob("*/README.md")], ids=lambda path: str(path.parent.name))
+def test_links_lead_somewhere(path: Path):
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_commands_in_the_readmes_exist():
+    """No README names a verb or a long option that the command line does not have."""
+    known = {path: {o for p in command.params for o in p.opts} for path, command in commands(main)}
+    for path in (README, *ROOT.parent.glob("*/README.md")):
+        for line in re.findall(r"^\s*(?:\.venv/bin/)?rocmfix ([^#\n|]*)", path.read_text(), re.MULTILINE):
+            words = shlex.split(line.split("||")[0].split(">")[0], posix=True)
+            verb = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
+            assert verb in known, line
+            options = {word.split("=")[0] for word in words if word.startswith("--")}
+            assert options <= known[verb] | {"--help"}, line
