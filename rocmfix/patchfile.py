@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import email.header
 import email.message
 import email.parser
-import email.policy
 import email.utils
 import hashlib
 import re
@@ -78,7 +78,7 @@ def parse_patch(data: bytes, name: str) -> Patch:
         name=name,
         author=_header(mail, "From", name),
         date=_date(mail, name),
-        subject=re.sub(r"^\[PATCH[^\]]*\]\s*", "", " ".join(_header(mail, "Subject", name).split())),
+        subject=re.sub(r"^\[PATCH[^\]]*\]\s*", "", _header(mail, "Subject", name)),
         body=_body(head, name),
         changes=_changes(diff, name),
         digest=hashlib.sha256(data).hexdigest(),
@@ -109,22 +109,23 @@ def message_part(text: str) -> str:
     return text[: found.start()] if found else ""
 
 
-def _split(text: str, name: str) -> tuple[str, email.message.EmailMessage]:
+def _split(text: str, name: str) -> tuple[str, email.message.Message[str, str]]:
     head = message_part(text)
     if not head.startswith("From "):
         raise CatalogError(f"{name}: is not a `git format-patch` file", hint="export it with git format-patch -1")
-    mail = email.parser.Parser(policy=email.policy.default).parsestr(head.split("\n", 1)[1])
-    return head, mail
+    return head, email.parser.HeaderParser().parsestr(head.split("\n", 1)[1])
 
 
-def _header(mail: email.message.EmailMessage, key: str, name: str) -> str:
-    value = str(mail.get(key, "")).strip()
+def _header(mail: email.message.Message[str, str], key: str, name: str) -> str:
+    value = " ".join(str(mail.get(key, "")).split())
+    if "=?" in value:
+        value = str(email.header.make_header(email.header.decode_header(value)))
     if not value:
         raise CatalogError(f"{name}: has no {key} line", hint="export it with git format-patch -1")
     return value
 
 
-def _date(mail: email.message.EmailMessage, name: str) -> str:
+def _date(mail: email.message.Message[str, str], name: str) -> str:
     value = _header(mail, "Date", name)
     try:
         email.utils.parsedate_to_datetime(value)

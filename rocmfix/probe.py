@@ -142,9 +142,6 @@ Probe: TypeAlias = Annotated[
 ]
 
 
-
-
-
 def subject_of(probes: tuple[Probe, ...]) -> Paths:
     """The file that probes mean when they name none: that of the first `file` probe."""
     for probe in probes:
