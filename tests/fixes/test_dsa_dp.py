@@ -57,16 +57,28 @@ class Metadata:
         return logits.topk(topk).indices.to(torch.int32)
 
 
-def scores(q, kv_cache, weights, seqlens, block_tables, max_seq_len, **_: Any):
+def scores(q: Any, _: Any, weights: Any, *rest: Any, **__: Any) -> Any:
     """AITER's kernel as far as rows go: one of everything for each, and no batch of none."""
+    seqlens, block_tables, max_seq_len = rest[:3]
     assert len(q) == len(weights) == len(seqlens) == len(block_tables)
     assert 256 // len(q) >= 0
     return (q.float().sum((-1, -2)).view(-1, 1) + torch.arange(max_seq_len)).float()
 
 
-def scores_into(q, kv_cache, weights, logits, seqlens, block_tables, max_seq_len, **_: Any):
+def scores_into(q: Any, cache: Any, weights: Any, logits: Any, *rest: Any, **_: Any) -> None:
     """The same, in the shape it had up to 0.5.14."""
-    logits.copy_(scores(q, kv_cache, weights, seqlens, block_tables, max_seq_len))
+    logits.copy_(scores(q, cache, weights, *rest))
+
+
+def scores_deepgemm(*arguments: Any, **_: Any) -> Any:
+    """CUDA's kernel, which takes a plan before the width."""
+    *before, _plan, width = arguments
+    return scores(*before, width)
+
+
+def scores_split(_: Any, q: Any, cache: Any, weights: Any, *rest: Any, q_offset: int) -> Any:
+    """CUDA's wrapper from 0.5.15 on, which leaves padded rows out."""
+    return scores_deepgemm(q[:q_offset], cache, weights[:q_offset], *rest)
 
 
 @pytest.fixture
@@ -92,9 +104,6 @@ def indexed(patched_files, monkeypatch):
             _get_index_k_read_buffer=lambda *_: torch.zeros(PAGES, page * DIM),
             _mask_init_and_local_tokens=anything,
         )
-        split = lambda _, q, kv, w, lens, table, plan, width, q_offset: scores(  # noqa: E731
-            q[:q_offset], kv, w[:q_offset], lens, table, width
-        )
         scope = {
             "torch": torch,
             "TYPE_CHECKING": False,
@@ -104,11 +113,11 @@ def indexed(patched_files, monkeypatch):
             "_use_aiter_preshuffle": False,
             "get_token_to_kv_pool": lambda: pool,
             "aiter_paged_mqa_logits": scores,
-            "deepgemm_paged_mqa_logits_split": split,
+            "deepgemm_paged_mqa_logits_split": scores_split,
             "resolve_paged_mqa_logits_metadata_fn": lambda: anything,
             "deep_gemm": SimpleNamespace(
                 get_paged_mqa_logits_metadata=anything,
-                fp8_paged_mqa_logits=lambda q, kv, w, lens, table, plan, width, **_: scores(q, kv, w, lens, table, width),
+                fp8_paged_mqa_logits=scores_deepgemm,
             ),
         }
         mode = SimpleNamespace(

@@ -1,6 +1,7 @@
 """`fp8-bpreshuffle-gfx950-off`: what the patched linear layer multiplies on gfx950."""
 
 import ast
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.upstream, pytest.mark.torch, pytest.mark.parametrize("
 ROWS, GROUPS, COLUMNS = 3, 2, 4
 
 
-def switch(root, path: str, *, gfx95: bool = True, hip: tuple[int, ...] = (7, 2, 0)) -> Any:
+def switch(root: Path, path: str, *, gfx95: bool = True, hip: tuple[int, ...] = (7, 2, 0)) -> Any:
     """The value that a module gives the switch on such a machine."""
     names = {"_use_aiter_gfx95": gfx95, "get_hip_version": lambda: hip}
     tree = ast.parse((root / "sglang" / path).read_text())
@@ -51,11 +52,11 @@ def test_no_other_module_decides_by_the_rocm_version(patched_files, release_tree
             assert path in owners, path
 
 
-def dequantized(values, scale):
+def dequantized(values: Any, scale: Any) -> Any:
     return values * scale.repeat_interleave(values.shape[1] // GROUPS, dim=1)
 
 
-def product(q_input, weight, x_scale, weight_scale, dtype):
+def product(q_input: Any, weight: Any, x_scale: Any, weight_scale: Any, dtype: Any) -> Any:
     """A block-scaled GEMM that reads the scales where they lie, row by row."""
     assert x_scale.is_contiguous()
     return (dequantized(q_input, x_scale) @ weight.T).to(dtype)
@@ -70,7 +71,7 @@ def test_the_product_is_right_whoever_quantizes(patched_files, release, given):
     scale = torch.rand(ROWS, GROUPS) + 0.5
     weight = torch.randn(COLUMNS, GROUPS * 2)
 
-    def quantize(_: Any, quant_dtype: Any, transpose_scale: bool) -> Any:
+    def quantize(_: Any, *, quant_dtype: Any, transpose_scale: bool) -> Any:
         assert transpose_scale is False, "the scales must stay row by row"
         return values, scale
 

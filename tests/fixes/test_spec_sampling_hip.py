@@ -23,7 +23,7 @@ NODES, VOCAB = PROBS.shape
 pytestmark = [pytest.mark.upstream, pytest.mark.torch]
 
 
-class Stop(Exception):  # noqa: N818 - it ends a run on purpose
+class Stop(Exception):
     """Verification has got as far as a test wants it to."""
 
 
@@ -91,9 +91,9 @@ def sampling(count: int = REQUESTS, **changes: Any) -> SimpleNamespace:
 def verify(patched_files, monkeypatch):
     """`verify(release, info)`: verify drafts 0, 2 after the root for every request; (tokens, accepted drafts)."""
 
-    def run(release, info, *, hip=True, fix=FIX, ranks=None, synchronous=False):
+    def run(release, info, *, hip=True, fix=FIX, ranks=None, synchronous=False, **platform):
         world = World(patched_files(release, ("srt/layers/sampler.py", f"srt/speculative/{file(release)}"), fix))
-        scope = stand_ins(world, release, monkeypatch, hip=hip, ranks=ranks or Ranks(), fix=fix)
+        scope = stand_ins(world, release, monkeypatch, hip=hip, ranks=ranks or Ranks(), fix=fix) | platform
         if synchronous:
             return chosen_by_v1(world, info, scope)
         name = "sample" if release in V1 else "eagle_sample"
@@ -138,7 +138,9 @@ def drafts(count: int) -> SimpleNamespace:
     )
 
 
-def stand_ins(world, release, monkeypatch, *, hip, ranks, fix) -> dict[str, Any]:
+def stand_ins(
+    world: World, release: str, monkeypatch: pytest.MonkeyPatch, *, hip: bool, ranks: Ranks, fix: str | None
+) -> dict[str, Any]:
     """Names the code uses, among them the release's own sampler and the patched file's own helper."""
     monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda function: function)
     sampler = "sglang/srt/layers/sampler.py"
@@ -204,7 +206,7 @@ def complain(*words: object) -> None:
     raise AssertionError(words)
 
 
-def chosen_by_v1(world, info, scope):
+def chosen_by_v1(world: World, info: Any, scope: dict[str, Any]) -> Any:
     """What the synchronous verification compares the drafts with."""
     caught: list[Any] = []
 
@@ -215,13 +217,17 @@ def chosen_by_v1(world, info, scope):
     batch = SimpleNamespace(
         forward_mode=SimpleNamespace(is_idle=lambda: False), sampling_info=info, device="cpu", seq_lens=torch.ones(1)
     )
-    function = world.function("sglang/srt/speculative/eagle_info.py", "verify", {**scope, "verify_tree_greedy_func": compare})
+    function = world.function(
+        "sglang/srt/speculative/eagle_info.py", "verify", {**scope, "verify_tree_greedy_func": compare}
+    )
     with pytest.raises(Stop):
         function(drafts(len(info)), batch, logits(len(info)), None, 1, None)
     return caught[0]
 
 
-def expected(probs, *, temperature=1.0, top_k=VOCAB, top_p=1.0, min_p=0.0):
+def expected(
+    probs: Any, *, temperature: float = 1.0, top_k: int = VOCAB, top_p: float = 1.0, min_p: float = 0.0
+) -> Any:
     """The distribution that a request asks for, by the definitions."""
     probs = torch.softmax(probs.log() / temperature, dim=-1)
     order = probs.argsort(descending=True)
@@ -236,7 +242,7 @@ def expected(probs, *, temperature=1.0, top_k=VOCAB, top_p=1.0, min_p=0.0):
     return filtered / filtered.sum()
 
 
-def assert_drawn_from(tokens, probs):
+def assert_drawn_from(tokens: Any, probs: Any) -> None:
     """Every frequency is within five standard deviations of `probs`; what has no probability never comes."""
     count = len(tokens)
     seen = torch.bincount(tokens.long(), minlength=VOCAB) / count
@@ -254,7 +260,15 @@ ASKED = {
 }
 
 
-def asked(count: int = REQUESTS, *, temperature=1.0, top_k=1 << 30, top_p=1.0, min_p=0.0, **more: Any):
+def asked(
+    count: int = REQUESTS,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 1 << 30,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    **more: Any,
+) -> Any:
     return sampling(
         count,
         temperatures=torch.full((count, 1), temperature),
@@ -330,6 +344,13 @@ def test_cuda_takes_the_path_it_took(verify, release, monkeypatch):
     for fix in (None, FIX):
         with pytest.raises((Stop, ImportError)):
             verify(release, asked(5), hip=False, fix=fix)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_other_platforms_keep_the_argmax(verify, release, monkeypatch):
+    monkeypatch.setattr(torch, "multinomial", complain)
+    predict, _, _ = verify(release, asked(5), hip=False, _is_npu=True, _is_cpu=True, _is_xpu=True)
+    assert (predict[:, :2] == torch.tensor([0, 2])).all()
 
 
 @pytest.mark.parametrize("release", V1)
