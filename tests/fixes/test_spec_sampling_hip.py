@@ -67,7 +67,7 @@ def accept(predicts, accept_index, accept_token_num, candidates, target_predict,
     return predicts, accept_index, accept_token_num
 
 
-def sampling(count: int = REQUESTS, **changes: Any) -> SimpleNamespace:
+def sampling(count: int = REQUESTS, **changes: Any) -> Any:
     """The sampling parameters of a batch, temperature 1 and nothing else unless changed."""
     info = {
         "temperatures": torch.ones(count, 1),
