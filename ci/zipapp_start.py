@@ -4,7 +4,8 @@ Compiled modules cannot be loaded out of an archive. This file is read by whatev
 keeps to words that old Pythons understand and says what is missing instead of failing in the middle.
 """
 
-# ruff: noqa: ANN, PTH, UP - an old Python has to get as far as the line that says it is too old
+# An old Python has to get as far as the line that says it is too old.
+# ruff: noqa: ANN001, ANN201, PTH100, PTH101, PTH102, PTH103, PTH104, PTH110, PTH111, PTH112, PTH118, PTH120, UP031, UP036
 
 import os
 import shutil
