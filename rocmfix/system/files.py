@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import os
 import shutil
@@ -34,16 +35,19 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
-    """An empty folder at `path` for the time of the block; what a killed run left there goes first.
+    """A new folder called `path` and a random end, for the time of the block; what a killed run left goes first.
 
-    The caller holds a lock that makes `path` its own.
+    The caller holds a lock that makes the name its own. The end is random because a process that the killed
+    run had started may still be writing to the old folder.
     """
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{path.name}."))
     try:
-        yield path
+        yield work
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Release wheels: fetched once with pip, held to the index's hash, shared by processes, honest when offline."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -172,8 +173,10 @@ print(wheel_of("sglang", release, Path(sys.argv[2]), offline=False).name, flush=
 SLOW_PIP = """
 import os, sys, time, pathlib
 pathlib.Path(sys.argv[sys.argv.index("--dest") + 1], "half.whl").write_bytes(b"half")
-pathlib.Path(os.environ["MARK"]).write_text(str(os.getpid()))
-time.sleep(60)
+mark = pathlib.Path(os.environ["MARK"])
+mark.write_text(str(os.getpid()))
+time.sleep(20)
+mark.with_suffix(".ended").touch()
 """
 
 
@@ -210,26 +213,47 @@ def test_a_stopped_download_leaves_no_trouble(index: Path, cache: Path, tmp_path
     child.send_signal(how)
     child.communicate()
     if how is signal.SIGKILL:
-        assert leftovers(cache)
-        os.kill(int(mark.read_text()), signal.SIGKILL)
+        assert leftovers(cache), "and pip goes on writing there: nobody told it"
     else:
         assert not leftovers(cache)
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(mark.read_text()), 0)
+        assert not mark.with_suffix(".ended").exists(), "pip was waited for, not stopped"
     assert (
         wheel_of("sglang", release, cache, offline=False).read_bytes()
         == (index / "sglang-9.9-py3-none-any.whl").read_bytes()
     )
     assert leftovers(cache) == []
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(mark.read_text()), signal.SIGKILL)
 
 
-def test_a_failure_stops_the_other_downloads(index: Path, cache: Path) -> None:
-    good = [promise(build_wheel(index, version=f"9.{number}"), version=f"9.{number}") for number in range(1, 5)]
-    bad = promise(build_wheel(index))
-    (index / "sglang-9.9-py3-none-any.whl").unlink()
+HALF_PIP = """
+import os, pathlib, sys, time
+mark = pathlib.Path(os.environ["MARK"])
+if sys.argv[-1] == "sglang==9.9":
+    while not mark.with_suffix(".started").exists():
+        time.sleep(0.05)
+    sys.exit("refused")
+with mark.with_suffix(".started").open("a") as started:
+    started.write(sys.argv[-1])
+time.sleep(20)
+mark.with_suffix(".ended").touch()
+"""
+
+
+def test_a_failure_stops_the_other_downloads(
+    index: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One release is refused while another is on its way and two wait: the user hears of it at once."""
+    (tmp_path / "half/pip").mkdir(parents=True)
+    (tmp_path / "half/pip/__main__.py").write_text(HALF_PIP)
+    (tmp_path / "half/pip/__init__.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "half"))
+    monkeypatch.setenv("MARK", str(tmp_path / "mark"))
+    wanted = [promise(build_wheel(index, version=version), version=version) for version in ("9.9", "9.1", "9.2", "9.3")]
     with pytest.raises(SourceError, match=r"sglang==9\.9"):
-        wheels_of("sglang", [bad, *good], cache, offline=False)
-    assert len(list(cache.glob("*.whl"))) < len(good)
+        wheels_of("sglang", wanted, cache, offline=False)
+    assert (tmp_path / "mark.started").read_text() == "sglang==9.1"
+    assert not (tmp_path / "mark.ended").exists()
     assert leftovers(cache) == []
 
 

@@ -99,6 +99,7 @@ def test_tells_staged_from_edited_from_untracked(repo: Repo) -> None:
 def test_a_path_is_never_a_pattern(repo: Repo) -> None:
     (repo.folder / "a file.py").write_bytes(b"edited")
     assert repo.changed(("*.py", ":(top)a file.py")) == {}
+    assert repo.staged("*.py") == {}
 
 
 def test_writes_a_commit_with_the_same_id_everywhere(repo: Repo, tmp_path: Path) -> None:
@@ -173,7 +174,13 @@ def test_reads_blobs_through_one_process(repo: Repo) -> None:
 
 
 def test_a_patch_is_what_git_am_takes_whatever_is_configured(repo: Repo, tmp_path: Path) -> None:
-    new = commit(repo, "Mend ümlauts\n\nWhy.\n\nSigned-off-by: Ada Löv <ada@example.org>\n", {"pkg/b.py": b"mended\n"})
+    lines = [b"line %d\n" % number if number % 4 else b"\n" for number in range(40)]
+    first = commit(repo, "Lines\n", {"pkg/b.py": b"".join(lines)})
+    repo.move("HEAD", first, old=repo.head or "", why="test")
+    sh(repo.folder, "reset", "-q", "--hard")
+    lines[20], lines[31] = b"mended\n", b"mended too\n"
+    message = "Mend ümlauts\n\nWhy.\n\nSigned-off-by: Ada Löv <ada@example.org>\n"
+    new = commit(repo, message, {"pkg/b.py": b"".join(lines)})
     plain = repo.format_patch(new)
     for setting in ("format.signOff=true", "format.subjectPrefix=X", "diff.noprefix=true", "diff.algorithm=histogram",
                     "format.numbered=true", "diff.context=1", "core.abbrev=4", "format.signature=me", "format.notes=true",
@@ -234,6 +241,7 @@ def test_a_repository_cannot_make_us_run_its_programs(repo: Repo, tmp_path: Path
 def test_a_url_cannot_run_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.chdir(tmp_path)
     repo = new_repo(tmp_path / "r.git")
+    repo.run("config", "protocol.ext.allow", "always")  # git's own default is never
     with pytest.raises(GitError):
         repo.run("fetch", "--end-of-options", url, "HEAD")
     assert not list(tmp_path.rglob("sprung"))

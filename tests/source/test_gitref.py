@@ -10,6 +10,7 @@ import pytest
 from rocmfix.errors import SourceError
 from rocmfix.source import export, open_tree
 from rocmfix.source.gitref import GitTree
+from rocmfix.source.remote import Remote
 from rocmfix.source.spec import parse_git, without_secrets
 from tests.source.test_trees import REPOSITORY
 
@@ -236,6 +237,12 @@ def test_hiding_secrets_leaves_plain_urls_alone() -> None:
         "/a/b",
     ):
         assert without_secrets(plain) == plain
+
+
+def test_what_git_says_is_shown_without_secrets(tmp_path: Path) -> None:
+    remote = Remote.at(parse_git("https://me:s3cret@example.org/sglang@main", "sglang"), offline=True)
+    error = remote._refused("fatal: unable to access 'https://me:s3cret@example.org/sglang/': no route")
+    assert error.details == ("fatal: unable to access 'https://***@example.org/sglang/': no route",)
 
 
 def test_a_failed_fetch_shows_no_secret_and_stores_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
