@@ -32,7 +32,7 @@ def git(root: Path, *args: str) -> str:
 
 
 @pytest.fixture
-def checkout(release_tree, tmp_path):
+def checkout(release_tree, tmp_path: Path):
     """`checkout(release, paths)`: a repository that holds those files of a release, in upstream's layout."""
 
     def make(release: str, paths: tuple[str, ...]) -> Path:
