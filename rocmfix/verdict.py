@@ -178,4 +178,7 @@ def _verdict(  # noqa: PLR0913 - one constructor for every verdict
 
 
 def _shown(verdict: Verdict, tree: Tree) -> Verdict:
-    return verdict.model_copy(update={"file": tree.shown(verdict.file)}) if verdict.file else verdict
+    """The verdict in the tree's own words: its path, and its name in a command to copy."""
+    file = tree.shown(verdict.file) if verdict.file else None
+    advice = verdict.advice and verdict.advice.replace("--onto TREE", f"--onto {tree.source}")
+    return verdict.model_copy(update={"file": file, "advice": advice})
