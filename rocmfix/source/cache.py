@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,12 +41,17 @@ def _fetched(project: str, missing: list[Release], cache: Path) -> dict[str, Pat
     stop = threading.Event()
     with terminal.progress() as tasks, ThreadPoolExecutor(AT_ONCE) as pool:
         fetch = _Fetch(project, cache, tasks, stop)
+        futures = {release.version: pool.submit(fetch, release) for release in missing}
         try:
-            return dict(zip((release.version for release in missing), pool.map(fetch, missing), strict=True))
-        except BaseException:
+            wait(futures.values(), return_when=FIRST_EXCEPTION)
+        finally:
             stop.set()  # Ctrl-C, or one that failed: the others would only make the user wait
             pool.shutdown(cancel_futures=True)
-            raise
+    for future in futures.values():
+        error = None if future.cancelled() else future.exception()
+        if error and not isinstance(error, CancelledError):
+            raise error
+    return {version: future.result() for version, future in futures.items()}
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,15 @@ class _Fetch:
     def __call__(self, release: Release) -> Path:
         """Fetch one release under its lock: whoever waited for the lock finds the wheel there."""
         mark = f"{self.project}-{release.version}"
+        try:
+            return self._under_lock(release, mark)
+        except BaseException:
+            self.stop.set()
+            raise
+
+    def _under_lock(self, release: Release, mark: str) -> Path:
+        if self.stop.is_set():
+            raise CancelledError
         with files.locked(self.cache / f".lock-{mark}"):
             if path := _cached(release, self.cache):
                 return path
