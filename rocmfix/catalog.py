@@ -27,6 +27,7 @@ from rocmfix.probe import (
     PythonProbe,
     subject_of,
 )
+from rocmfix.shipped import shipped
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -186,16 +187,9 @@ class Catalog:
         raise CatalogError(f"no set is called {name}", hint="there are: " + ", ".join(s.name for s in self.sets))
 
 
-def default_folder() -> Path:
-    """Where the shipped patches lie: inside the installed package, or beside it in a checkout."""
-    here = Path(__file__).resolve().parent
-    installed = here / "data" / "patches"
-    return installed if installed.is_dir() else here.parent / "patches"
-
-
 def load(folder: Path | None = None, project: str = "sglang") -> Catalog:
     """The catalogue of `project` in `folder` (default: the shipped one). Raises CatalogError on the first fault."""
-    root = (folder or default_folder()) / project
+    root = (folder or shipped("patches")) / project
     order = sorted(path.parent for path in root.glob("*/series.toml"))
     if not order:
         raise CatalogError(f"no patch sets in {root}", hint="a set is a folder with a series.toml")
