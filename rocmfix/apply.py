@@ -13,7 +13,7 @@ from rocmfix.record import read_state
 from rocmfix.source.export import export
 from rocmfix.source.folder import DirTree, open_folder
 from rocmfix.state import FOLDER, STATE, State, before_file, edited_since
-from rocmfix.system import files, journal
+from rocmfix.system import files, git, journal
 from rocmfix.tree import Tree
 from rocmfix.verdict import blob_id
 
@@ -46,11 +46,18 @@ def write(tree: Tree, patched: Patched, out: Path | None) -> str:
     return tree.source
 
 
+def recover(tree: Tree) -> None:
+    """Put back what a killed run had written below `tree`, or in the checkout around it."""
+    if isinstance(tree, DirTree):
+        for root in {tree.root, git.toplevel(tree.root.resolve()) or tree.root}:
+            journal.recover(root)
+
+
 def revert(tree: Tree, *, dry_run: bool = False) -> Reverted:
     """Take back what rocmfix did to `tree`. Raises ApplyError when it did nothing, or files were edited since."""
     if not isinstance(tree, DirTree):
         raise ApplyError(f"{tree.source} is not a folder: there is nothing to revert")
-    journal.recover(tree.root)
+    recover(tree)
     state = read_state(tree)
     if state:
         paths = _revert_plain(tree, state, dry_run=dry_run)
