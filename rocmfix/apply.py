@@ -13,8 +13,9 @@ from rocmfix.record import read_state
 from rocmfix.source.export import export
 from rocmfix.source.folder import DirTree, open_folder
 from rocmfix.state import FOLDER, STATE, State, before_file, edited_since
-from rocmfix.system import files, journal
+from rocmfix.system import files, git, journal
 from rocmfix.tree import Tree
+from rocmfix.verdict import blob_id
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,18 @@ def write(tree: Tree, patched: Patched, out: Path | None) -> str:
     return tree.source
 
 
+def recover(tree: Tree) -> None:
+    """Put back what a killed run had written below `tree`, or in the checkout around it."""
+    if isinstance(tree, DirTree):
+        for root in {tree.root, git.toplevel(tree.root.resolve()) or tree.root}:
+            journal.recover(root)
+
+
 def revert(tree: Tree, *, dry_run: bool = False) -> Reverted:
     """Take back what rocmfix did to `tree`. Raises ApplyError when it did nothing, or files were edited since."""
     if not isinstance(tree, DirTree):
         raise ApplyError(f"{tree.source} is not a folder: there is nothing to revert")
-    journal.recover(tree.root)
+    recover(tree)
     state = read_state(tree)
     if state:
         paths = _revert_plain(tree, state, dry_run=dry_run)
@@ -72,9 +80,14 @@ def _write_plain(tree: DirTree, patched: Patched) -> None:
 def _write_out(tree: Tree, patched: Patched, out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ApplyError(f"{out} exists and is not empty", hint="name a new folder, or use --in-place on a tree")
-    with files.new_folder(out) as work:
-        export(tree, work)
-        _write_plain(open_folder(work, source=str(out)), patched)
+    try:
+        with files.new_folder(out) as work:
+            export(tree, work)
+            _write_plain(open_folder(work, source=str(out)), patched)
+    except OSError as error:
+        raise ApplyError(
+            f"cannot make the folder {out}: {error.strerror or error}", hint="name a folder where you may write"
+        ) from error
 
 
 def _revert_plain(tree: DirTree, state: State, *, dry_run: bool) -> tuple[str, ...]:
@@ -116,6 +129,11 @@ def _before(tree: DirTree, blob: str | None) -> bytes | None:
     if data is None:
         raise ApplyError(
             f"{tree.root}/{before_file(blob)} is missing", hint=f"fetch the tree again; {FOLDER} is damaged"
+        )
+    if blob_id(data) != blob:
+        raise ApplyError(
+            f"{tree.root}/{before_file(blob)} was edited: it is not what its name says; nothing was reverted",
+            hint=f"fetch the tree again; {FOLDER} is damaged",
         )
     return data
 

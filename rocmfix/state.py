@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from rocmfix import __version__
 from rocmfix.errors import ApplyError
 from rocmfix.model import Record
+from rocmfix.patchfile import safe_path
 from rocmfix.plan import Patched
 from rocmfix.verdict import Done, blob_id
 
@@ -16,12 +18,22 @@ FOLDER = ".rocmfix"
 STATE = f"{FOLDER}/state.json"
 
 
+def _inside(path: str) -> str:
+    if not safe_path(path):
+        raise ValueError(f"{path!r} leaves the tree")
+    return path
+
+
+TreePath = Annotated[str, AfterValidator(_inside)]
+BlobId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+
+
 class FileState(Record):
     """One touched file by git blob id: as it was before rocmfix, and as rocmfix left it. None = absent."""
 
-    path: str
-    before: str | None
-    after: str | None
+    path: TreePath
+    before: BlobId | None
+    after: BlobId | None
 
 
 class FixState(Record):
@@ -30,17 +42,24 @@ class FixState(Record):
     fix: str
     variant: str
     digest: str
-    paths: tuple[str, ...]
+    paths: tuple[TreePath, ...]
     merged: bool = False
 
 
 class State(Record):
     """What rocmfix did to a tree, in order. Paths are repository paths."""
 
-    version: int = 1
+    version: Literal[1] = 1
     tool: str = __version__
     fixes: tuple[FixState, ...] = ()
     files: tuple[FileState, ...] = ()
+
+    @model_validator(mode="after")
+    def _whole(self) -> State:
+        lost = {path for fix in self.fixes for path in fix.paths} - {file.path for file in self.files}
+        if lost:
+            raise ValueError(f"says nothing of {min(lost)}, which a fix touched")
+        return self
 
     def record(self) -> dict[str, Done]:
         """This state as `rocmfix.verdict` wants it."""
@@ -74,7 +93,7 @@ def parse_state(data: bytes | None, where: str) -> State | None:
         return State.model_validate_json(data)
     except ValidationError as error:
         raise ApplyError(
-            f"{where}/{STATE} is damaged: {error.errors()[0]['msg']}",
+            f"{where}/{STATE} is damaged: {error.errors()[0]['msg'].removeprefix('Value error, ')}",
             hint="restore it, or fetch the tree again; without it revert cannot know what was there",
         ) from None
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 
 import click
 
 from rocmfix import __version__
-from rocmfix.errors import Interrupted
+from rocmfix.errors import Interrupted, RocmfixError
 
 
 class Verbs(click.Group):
@@ -30,11 +31,24 @@ class Verbs(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the verb; Ctrl-C ends in exit code 130 after every `finally` has cleaned up."""
+        """Run the verb; Ctrl-C ends in exit code 130 after every `finally` has cleaned up.
+
+        A file or folder that nobody foresaw as unusable (a cache on a read-only disk) is the user's to mend.
+        """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted from None
+        except OSError as error:
+            if error.filename is None:  # a closed pipe, which click ends quietly, or a fault of ours
+                raise
+            raise _unusable(error) from error
+
+
+def _unusable(error: OSError) -> RocmfixError:
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else error.filename
+    hint = "check that it is there and that you may use it; ROCMFIX_CACHE and TMPDIR name other places for what is kept"
+    return RocmfixError(f"cannot use {name}: {error.strerror}", hint=hint)
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -57,11 +57,13 @@ def command(
     """Apply to SOURCE every fix it needs: all of them, or nothing at all."""
     if not dry_run and in_place == (out is not None):
         raise click.UsageError("say where: --out DIR or --in-place (or --dry-run)")
-    from rocmfix.apply import write
+    from rocmfix.apply import recover, write
     from rocmfix.engine import patch_tree
 
     catalog = catalogue(patches)
     tree = open_source(source, installed=installed, offline=offline)
+    if in_place and not dry_run:
+        recover(tree)
     patched = patch_tree(catalog, tree, wanted(catalog, fixes, sets, gfx), merge=merge)
     where = None if dry_run else write(tree, patched, out)
     if as_json:

@@ -33,8 +33,8 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
         return open_git(parse_git(spec.removeprefix("git:"), project), project=project, offline=offline)
     if as_version(spec):
         return open_release(spec, offline=offline, project=project)
-    path = Path(spec).expanduser()
-    if path.is_dir():
+    path = _expanded(spec)
+    if spec and _is_folder(path):
         from rocmfix.source.folder import open_folder
 
         return open_folder(path.absolute(), source=spec, project=project)
@@ -43,6 +43,21 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
 
         return open_wheel(path.absolute(), source=spec, project=project)
     raise SourceError(f"{spec!r} is no release, folder or wheel", hint=f"give {FORMS}")
+
+
+def _expanded(spec: str) -> Path:
+    """The path `spec`, its `~` replaced where it is somebody's home."""
+    try:
+        return Path(spec).expanduser()
+    except RuntimeError:  # no such user
+        return Path(spec)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # too long a name, or a folder on the way that may not be entered
+        return False
 
 
 def open_release(version: str, *, offline: bool = False, project: str = "sglang", cache: Path | None = None) -> Tree:

@@ -41,6 +41,11 @@ def export_sources(tree: Tree, folder: Path) -> int:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SourceError(f"{folder} exists and is not empty", hint="name a new folder")
     paths = tuple(tree.paths("python"))
-    with new_folder(folder) as work:
-        write_out(work, (Copied(path, tree.read(path) or b"") for path in paths))
+    try:
+        with new_folder(folder) as work:
+            write_out(work, (Copied(path, tree.read(path) or b"") for path in paths))
+    except OSError as error:
+        raise SourceError(
+            f"cannot make the folder {folder}: {error.strerror or error}", hint="name a folder where you may write"
+        ) from error
     return len(paths)

@@ -162,13 +162,18 @@ def read_inside(root: Path, path: str) -> bytes | None:
     if not is_inside(path):
         return None
     try:
-        data = (root / path).read_bytes()
+        with open(root / path, "rb", opener=_open_at_once) as stream:
+            real, base = os.path.realpath(root / path), os.path.realpath(root)
+            if not real.startswith(base.rstrip("/") + "/"):
+                raise PermissionError(f"{path} is a symbolic link that leaves the tree: it points to {real}")
+            return stream.read() if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-    real, base = os.path.realpath(root / path), os.path.realpath(root)
-    if not real.startswith(base.rstrip("/") + "/"):
-        raise PermissionError(f"{path} is a symbolic link that leaves the tree: it points to {real}")
-    return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting: a named pipe would keep its reader until somebody writes, perhaps for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def walk(root: Path, under: str = "", *, links: bool = False) -> Iterator[str]:

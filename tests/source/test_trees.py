@@ -1,5 +1,8 @@
 """One source, many layouts: each tree answers for the same repository paths with the same bytes."""
 
+import contextlib
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -165,3 +168,33 @@ def test_a_release_goes_before_a_folder_of_its_name(tmp_path: Path, monkeypatch:
 def test_an_image_says_when_it_can_be_read() -> None:
     with pytest.raises(SourceError, match="image support"):
         open_tree("image:rocm/sglang:v0.5.14")
+
+
+def _write_late(path: Path) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        path.write_text("late")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a device"])
+def test_what_is_no_regular_file_is_never_waited_for(tmp_path: Path, kind: str) -> None:
+    """A named pipe blocks who opens it; a device never ends."""
+    root = lay_out(tmp_path, "sglang")
+    path = root / "sglang/odd.py"
+    if kind == "pipe":
+        os.mkfifo(path)
+        # Somebody writes at last, so that a reader who waited shows as one.
+        threading.Thread(target=_write_late, args=(path,), daemon=True).start()
+        assert open_tree(str(root)).read("python/sglang/odd.py") is None
+        return
+    path.symlink_to("/dev/zero")
+    with pytest.raises(SourceError, match="leaves the tree"):
+        open_tree(str(root)).read("python/sglang/odd.py")
+
+
+@pytest.mark.parametrize("spec", ["", "~nobody-is-called-so/sglang", "x" * 300])
+def test_a_source_that_cannot_be_a_path_is_no_source(
+    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lay_out(tmp_path, "sglang"))
+    with pytest.raises(SourceError, match="is no release, folder or wheel"):
+        open_tree(spec)

@@ -80,7 +80,7 @@ def run(catalogue_folder) -> Callable[..., Result]:
     """`run("apply", tree, "--in-place")`: rocmfix with the test catalogue, as a user would run it."""
 
     def invoke(*args: object) -> Result:
-        patches = [] if args[0] == "revert" else ["--patches", str(catalogue_folder)]
+        patches = [] if args[0] in {"revert", "export"} else ["--patches", str(catalogue_folder)]
         return CliRunner().invoke(main, [str(arg) for arg in (*args, *patches)])
 
     return invoke

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 
@@ -296,3 +297,61 @@ def test_the_diff_is_what_apply_would_change(tmp_path, run):
     nothing = run("diff", tree)
     assert nothing.stdout == ""
     assert "nothing to apply" in nothing.stderr
+
+
+@pytest.mark.parametrize("verb", ["apply", "export"])
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path, run, verb):
+    tree = write_tree(tmp_path / "tree")
+    (tmp_path / "file").write_text("in the way")
+    out = tmp_path / "file/out"
+    args = (tree, "--out", out) if verb == "apply" else (tree, out)
+    done = run(verb, *args)
+    assert done.exit_code == {"apply": 5, "export": 3}[verb], done.output
+    assert f"cannot make the folder {out}" in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_a_cache_that_cannot_be_made_is_an_error_that_names_it(tmp_path, run, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("ROCMFIX_CACHE", str(tmp_path / "file/cache"))
+    done = run("check", "0.5.14")
+    assert done.exit_code == 1
+    assert f"cannot use {tmp_path}/file" in done.stderr
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_revert_refuses_kept_files_that_were_edited(tmp_path, run):
+    tree = write_tree(tmp_path / "tree")
+    run("apply", tree, "--in-place")
+    kept = next((tree / ".rocmfix/before").iterdir())
+    kept.write_text("somebody else's")
+    before = content(tree)
+    done = run("revert", tree)
+    assert done.exit_code == 5, done.output
+    assert f"{kept.name} was edited" in done.stderr
+    assert content(tree) == before
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        (r'"path": "[^"]*"', '"path": "../x"', "leaves the tree"),
+        (r'"path": "[^"]*"', '"path": ".git/config"', "leaves the tree"),
+        (r'"path": "[^"]*"', '"path": "python/x.py"', "which a fix touched"),
+        (r'"before": "[^"]*"', '"before": "../state.json"', "should match pattern"),
+        (r'"version": 1', '"version": 2', "should be 1"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["check", "apply", "revert"])
+def test_a_record_that_was_tampered_with_is_refused_by_each_verb(tmp_path, run, tampering, verb):
+    old, new, said = tampering
+    tree = write_tree(tmp_path / "tree")
+    run("apply", tree, "--in-place")
+    state = tree / ".rocmfix/state.json"
+    state.write_text(re.sub(old, new, state.read_text(), count=1))
+    before = content(tree)
+    done = run(verb, tree, *(["--in-place"] if verb == "apply" else []))
+    assert done.exit_code == 5, done.output
+    assert "state.json is damaged" in done.stderr
+    assert said in done.stderr
+    assert content(tree) == before

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from rocmfix.system import journal
 from tests.spine.conftest import AFTER, BEFORE, KERNEL, LOADER, OTHER, PATCHES, Clone, content
 
 
@@ -180,3 +181,24 @@ def test_a_failed_ref_update_puts_the_files_back(clone, run):
     assert (content(clone.root), clone.log("%H")) == before
     assert clone.git("status", "--porcelain") == ""
     assert (clone.root / KERNEL).read_text() == BEFORE[KERNEL]
+
+
+@pytest.mark.parametrize("where", ["", "python"])
+def test_apply_after_a_killed_apply_starts_from_the_committed_files(clone, run, monkeypatch, where):
+    replace = journal._replace
+
+    def killed(*args):
+        replace(*args)
+        os._exit(9)
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(journal, "_replace", killed)
+        run("apply", clone.root / where, "--in-place")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert clone.git("diff", "--name-only")
+    done = run("apply", clone.root / where, "--in-place")
+    assert done.exit_code == 0, done.output
+    assert not clone.git("status", "--porcelain")
+    assert len(clone.log("%s")) == 4
