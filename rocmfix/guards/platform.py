@@ -172,10 +172,10 @@ class _World:
         known = self._platform(name)
         if known is not None:
             return known
-        if name in source.assigned:
-            return self._assigned(name, source, scope)
         if self._is_parameter(name, source, scope):
             return UNKNOWN
+        if name in source.assigned:
+            return self._assigned(name, source, scope)
         for bound in source.imports.get(name, ()):
             if bound.name == name and within(scope, bound.scope) and bound.symbol:
                 module = self._defining(bound.module, bound.symbol)
@@ -202,7 +202,10 @@ class _World:
 
     def _agreed(self, name: str, source: PySource, scope: Scope) -> object:
         """What the assignments that can have run on ROCm agree on."""
-        values = [self.value(one.value, source, one.scope) for one in self._visible(name, source, scope)]
+        visible = self._visible(name, source, scope)
+        if name.startswith("self.") and all(isinstance(one.value, ast.Constant) for one in visible):
+            return UNKNOWN  # a default that others may change through the object
+        values = [self.value(one.value, source, one.scope) for one in visible]
         first = values[0] if values else UNKNOWN
         if isinstance(first, _Unknown) or any(isinstance(value, _Unknown) or value != first for value in values[1:]):
             return UNKNOWN

@@ -25,8 +25,13 @@ class Test:
     @property
     def text(self) -> str:
         """As source, with the polarity written out."""
-        text = ast.unparse(self.expr)
-        return text if self.holds else f"not ({text})" if isinstance(self.expr, (ast.BoolOp, ast.Compare)) else f"not {text}"
+        expr, holds = self.expr, self.holds
+        while isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.Not):
+            expr, holds = expr.operand, not holds
+        text = ast.unparse(expr)
+        if holds:
+            return text
+        return f"not ({text})" if isinstance(expr, (ast.BoolOp, ast.Compare)) else f"not {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,10 @@ def dotted(path: str) -> str:
     return path.removeprefix("python/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+_SOME_VALUE: Final = ast.Starred(ast.Constant(None), ast.Load())
+"""Stands for a value that cannot be read off the text."""
+
+
 class _Reader:
     """One pass over the statements, carrying the tests that hold."""
 
@@ -132,6 +141,7 @@ class _Reader:
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     self._expression(item.context_expr, scope, tests)
+                    self._bound(item.optional_vars, scope, tests)
                 return self.block(node.body, scope, tests)
             case ast.Try():
                 self._try(node, scope, tests)
@@ -141,6 +151,7 @@ class _Reader:
                 self.block(node.orelse, scope, tests)
             case ast.For() | ast.AsyncFor():
                 self._expression(node.iter, scope, tests)
+                self._bound(node.target, scope, tests)
                 self.block(node.body, scope, tests)
                 self.block(node.orelse, scope, tests)
             case ast.Match():
@@ -151,6 +162,12 @@ class _Reader:
                 self._assign(node.targets, node.value, scope, tests)
             case ast.AnnAssign() if node.value is not None:
                 self._assign([node.target], node.value, scope, tests)
+            case ast.AugAssign():
+                self._expression(node.value, scope, tests)
+                self._bound(node.target, scope, tests)
+            case ast.Global():
+                for name in node.names:
+                    self._give(name, _SOME_VALUE, (), tests)
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
@@ -219,14 +236,30 @@ class _Reader:
         for target in targets:
             name = _target(target)
             if name:
-                self._found.assigned.setdefault(name, []).append(Assigned(value, scope, tests))
+                self._give(name, value, scope, tests)
             else:
-                self._expression(target, scope, tests)
+                self._bound(target, scope, tests)
+
+    def _bound(self, target: ast.expr | None, scope: Scope, tests: tuple[Test, ...]) -> None:
+        """Names that get some value: loop variables, unpacked tuples, `with ... as`."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for each in target.elts:
+                self._bound(each, scope, tests)
+        elif target is not None and (name := _target(target)):
+            self._give(name, _SOME_VALUE, scope, tests)
+        elif target is not None:
+            self._expression(target, scope, tests)
+
+    def _give(self, name: str, value: ast.expr, scope: Scope, tests: tuple[Test, ...]) -> None:
+        self._found.assigned.setdefault(name, []).append(Assigned(value, scope, tests))
 
     def _expression(self, node: ast.expr, scope: Scope, tests: tuple[Test, ...]) -> None:
         match node:
             case ast.Name():
                 self._use(node.id, "", node.lineno, scope, tests)
+            case ast.NamedExpr():
+                self._expression(node.value, scope, tests)
+                self._bound(node.target, scope, tests)
             case ast.Attribute():
                 self._use(node.attr, _base(node.value), node.lineno, scope, tests)
                 self._expression(node.value, scope, tests)

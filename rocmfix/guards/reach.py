@@ -16,6 +16,8 @@ from rocmfix.guards.pysource import Binding, PySource, Scope, Test, Use
 
 _DEEPEST = 7
 """A chain this long that no gate has stopped is taken as reached: the warning matters more than its last hop."""
+_TELLING = re.compile(r"depth|\benvs?\b|SGLANG_|aiter|gfx|server_args|backend|scoring_func|\benable_|\buse_|_mode\b|hisparse", re.IGNORECASE)
+"""Conditions a person can act on; shapes, dtypes and None checks are left out."""
 _OTHER_PLATFORMS = ("_cpu", "_npu", "_xpu", "_hpu", "_musa", "_mps", "_tpu")
 
 
@@ -71,7 +73,7 @@ class Reachability:
         above = self._climb(source, use.scope, depth + 1)
         name = ".".join(use.scope) or "module level"
         if above.reachable is Reachable.YES:
-            kept = tuple(dict.fromkeys((*conditions, *above.conditions)))
+            kept = tuple(dict.fromkeys((*(text for text in conditions if _TELLING.search(text)), *above.conditions)))
             return Reach(Reachable.YES, (f"{here} {name}", *above.chain), "", kept)
         return Reach(above.reachable, (f"{here} {name}", *above.chain), above.gate)
 
