@@ -64,6 +64,10 @@ class Sources:
         )
         return tuple(sorted(csrc & include))
 
+    def shown(self, path: str) -> str:
+        """`path` as the tree spells it."""
+        return self._tree.shown(path)
+
     def text(self, path: str) -> str:
         """The file's text; empty when the tree has no such file."""
         if path not in self._texts:
@@ -120,12 +124,35 @@ def inclusions(sources: Sources, root: str, macros: Macros) -> Iterator[Inclusio
     yield from _Walk(sources, macros).file(root, ())
 
 
-def macros_after(sources: Sources, root: str, macros: Macros) -> dict[str, str | None]:
-    """The macros left when `root` has been read."""
-    walk = _Walk(sources, macros)
-    for _ in walk.file(root, ()):
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What compiling one file comes to."""
+
+    macros: dict[str, str | None]
+    """The macros defined when it has been read."""
+    skipped: tuple[tuple[int, int], ...]
+    """Its own lines that conditionals take out, first and last."""
+
+
+def walk(sources: Sources, root: str, macros: Macros) -> Seen:
+    """Read `root` and its headers where `macros` hold."""
+    reading = _Walk(sources, macros)
+    for _ in reading.file(root, ()):
         pass
-    return walk.state.macros
+    return Seen(reading.state.macros, skipped(sources, root, reading.state.macros))
+
+
+def skipped(sources: Sources, path: str, macros: Macros) -> tuple[tuple[int, int], ...]:
+    """The lines of `path` that conditionals take out, given what its headers have defined."""
+    guard = _own_guard(sources.directives(path))
+    reading = Conditionals({name: body for name, body in macros.items() if name != guard})
+    return tuple(reading.gaps(sources.directives(path)))
+
+
+def _own_guard(lines: tuple[Directive, ...]) -> str | None:
+    """The macro that keeps the file from being read twice."""
+    first = lines[0] if lines else None
+    return first.rest.split(None, 1)[0] if first and first.name == "ifndef" and first.rest else None
 
 
 class _Walk:

@@ -246,7 +246,9 @@ class _World:
             return UNKNOWN if inner is None else inner
         if name == "find_spec" and node.args and isinstance(node.args[0], ast.Constant):
             return None if str(node.args[0].value).split(".")[0] in NVIDIA_PACKAGES else UNKNOWN
-        if name.strip("_") in {"is_hip", "is_cuda", "is_rocm", "is_cuda_alike"} or not isinstance(node.func, ast.Attribute):
+        if name.strip("_") in {"is_hip", "is_cuda", "is_rocm", "is_cuda_alike"} or not isinstance(
+            node.func, ast.Attribute
+        ):
             return self._function(name, source, scope)
         if text.startswith("self."):
             return self._method(name, source, scope)

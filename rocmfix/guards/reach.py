@@ -16,12 +16,17 @@ from rocmfix.guards.pysource import Binding, PySource, Scope, Test, Use
 
 _DEEPEST = 7
 """A chain this long that no gate has stopped is taken as reached: the warning matters more than its last hop."""
-_TELLING = re.compile(r"depth|\benvs?\b|SGLANG_|aiter|gfx|server_args|backend|scoring_func|\benable_|\buse_|_mode\b|hisparse", re.IGNORECASE)
+_TELLING = re.compile(
+    r"depth|\benvs?\b|SGLANG_|aiter|gfx|server_args|backend|scoring_func|\benable_|\buse_|_mode\b|hisparse",
+    re.IGNORECASE,
+)
 """Conditions a person can act on; shapes, dtypes and None checks are left out."""
 _OTHER_PLATFORMS = ("_cpu", "_npu", "_xpu", "_hpu", "_musa", "_mps", "_tpu")
 
 
-_EVERY_PLATFORM = re.compile(r"/srt/(?:models|managers|entrypoints|model_executor|speculative)/|/runtime/(?:models|pipelines\w*)/")
+_EVERY_PLATFORM = re.compile(
+    r"/srt/(?:models|managers|entrypoints|model_executor|speculative)/|/runtime/(?:models|pipelines\w*)/"
+)
 """Models are imported by folder and chosen by the checkpoint; the others are the server itself."""
 
 
@@ -62,7 +67,9 @@ class Reachability:
     def _through(self, source: PySource, bound: Binding | None, use: Use, depth: int) -> Reach:
         """The answer for one use: its own tests and its import's, then whoever causes it."""
         here = f"{self._program.shown(source.path)}:{use.line}"
-        tests = [(test, use.scope) for test in use.tests] + [(test, bound.scope) for test in (bound.tests if bound else ())]
+        tests = [(test, use.scope) for test in use.tests] + [
+            (test, bound.scope) for test in (bound.tests if bound else ())
+        ]
         conditions: list[str] = []
         for test, scope in tests:
             passed = self._platform.truth(test, source, scope)
@@ -105,7 +112,11 @@ class Reachability:
 
     def _named(self, source: PySource, name: str, unit: Scope, depth: int) -> Reach:
         """A top-level function or class: whoever uses its name, here or elsewhere."""
-        here = ((source, None, use) for use in source.uses.get(name, ()) if use.scope[: len(unit)] != unit and _is(use, name))
+        here = (
+            (source, None, use)
+            for use in source.uses.get(name, ())
+            if use.scope[: len(unit)] != unit and _is(use, name)
+        )
         elsewhere = self._program.references(source.dotted, name)
         return self._any(chain(here, elsewhere), depth) or self._unused(source, name, unit)
 
@@ -113,11 +124,16 @@ class Reachability:
         """A method: its class's own calls of it, and for what others may call, the class itself."""
         owner, method = unit[0], unit[-1] if len(unit) > 1 else ""
         if method.endswith(_OTHER_PLATFORMS):
-            return Reach(Reachable.NO, (), f"{self._program.shown(source.path)}: {owner}.{method} is another platform's")
+            return Reach(
+                Reachable.NO, (), f"{self._program.shown(source.path)}: {owner}.{method} is another platform's"
+            )
         inside = [
             use
             for use in source.uses.get(method, ())
-            if method and use.base in {"self", "cls", "super", owner} and use.scope[:1] == unit[:1] and use.scope[: len(unit)] != unit
+            if method
+            and use.base in {"self", "cls", "super", owner}
+            and use.scope[:1] == unit[:1]
+            and use.scope[: len(unit)] != unit
         ]
         answer = self._any(((source, None, use) for use in inside), depth) if inside else None
         if answer and (answer.reachable is Reachable.YES or _private(method)):
@@ -186,7 +202,9 @@ def condition(test: Test) -> str:
     """A condition in the field's words: `self.speculative_num_steps > 3` is `depth >= 4`."""
     match test.expr:
         case ast.Compare(
-            left=ast.Name(id=name) | ast.Attribute(attr=name), ops=[ast.Gt() | ast.GtE() as op], comparators=[ast.Constant(value=int(number))]
+            left=ast.Name(id=name) | ast.Attribute(attr=name),
+            ops=[ast.Gt() | ast.GtE() as op],
+            comparators=[ast.Constant(value=int(number))],
         ) if name.endswith("speculative_num_steps"):
             least = number + isinstance(op, ast.Gt)
             return f"depth >= {least}" if test.holds else f"depth < {least}"
@@ -220,5 +238,3 @@ def _registered(source: PySource, unit: Scope) -> str:
         if isinstance(decorator, ast.Call) and decorator.args and isinstance(decorator.args[0], ast.Constant):
             return ast.unparse(decorator)
     return ""
-
-
