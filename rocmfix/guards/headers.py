@@ -19,7 +19,7 @@ class CudaOnly:
 
 
 FAMILIES: Final = (
-    # Counterparts: the header maps that hipify-perl and torch's hipify read (torch/utils/hipify/cuda_to_hip_mappings.py).
+    # Counterparts as in torch's hipify (torch/utils/hipify/cuda_to_hip_mappings.py).
     CudaOnly(("cuda_runtime.h", "cuda_runtime_api.h", "cuda.h"), "CUDA runtime", "hip/hip_runtime.h"),
     CudaOnly(("cuda_fp16.h", "cuda_fp16.hpp"), "CUDA runtime", "hip/hip_fp16.h"),
     CudaOnly(("cuda_bf16.h", "cuda_bf16.hpp"), "CUDA runtime", "hip/hip_bf16.h"),

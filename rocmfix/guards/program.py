@@ -44,6 +44,10 @@ class Program:
                     gc.enable()
         return self._parsed[path]
 
+    def below(self, folder: str) -> tuple[str, ...]:
+        """The files in `folder`."""
+        return tuple(path for path in self._texts if path.startswith(folder + "/"))
+
     def module(self, name: str) -> PySource | None:
         """The module `name`, if the tree has it."""
         path = self._by_dotted.get(name)

@@ -295,7 +295,7 @@ class _Reader:
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             self._expression(argument, scope, tests)
 
-    def _use(  # noqa: PLR0913 - one record's fields
+    def _use(  # noqa: PLR0913, PLR0917 - one record's fields
         self, name: str, base: str, line: int, scope: Scope, tests: tuple[Test, ...], call: ast.Call | None = None
     ) -> Use:
         use = Use(name, base, scope, tests, line, call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -67,9 +67,9 @@ class Reachability:
     def _through(self, source: PySource, bound: Binding | None, use: Use, depth: int) -> Reach:
         """The answer for one use: its own tests and its import's, then whoever causes it."""
         here = f"{self._program.shown(source.path)}:{use.line}"
-        tests = [(test, use.scope) for test in use.tests] + [
-            (test, bound.scope) for test in (bound.tests if bound else ())
-        ]
+        tests = [(test, use.scope) for test in use.tests]
+        if bound:
+            tests += [(test, bound.scope) for test in bound.tests]
         conditions: list[str] = []
         for test, scope in tests:
             passed = self._platform.truth(test, source, scope)
