@@ -55,4 +55,9 @@ FAMILIES: Final = (
 @lru_cache(maxsize=4096)
 def cuda_only(name: str) -> CudaOnly | None:
     """The CUDA-only family that the header `name` (as written in an `#include`) belongs to, or None."""
-    return next((family for family in FAMILIES for pattern in family.patterns if fnmatchcase(name, pattern)), None)
+    return next((family for family in FAMILIES for pattern in family.patterns if _matches(name, pattern)), None)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """`cub/*` is everything in that folder; any other `*` stays within one name."""
+    return fnmatchcase(name, pattern) and (pattern.endswith("/*") or name.count("/") == pattern.count("/"))

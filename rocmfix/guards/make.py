@@ -135,7 +135,7 @@ def _reason(built: tuple[Built, ...]) -> str:
     missing = re.search(r"'([^']+)' file not found", left.error or "")
     known = missing and cuda_only(missing[1])
     if missing and known:
-        return f"the error moves to {left.at}: {missing[1]} ({known.library}), in another file or without a HIP counterpart"
+        return f"the error moves to {left.at}: {missing[1]} ({known.library}), in another file or only for CUDA"
     why = next((reason for pattern, reason in _REASONS if re.search(pattern, left.error or "")), "")
     return f"the error moves to {left.at or 'the command line'}: {left.error}" + (f" ({why})" if why else "")
 
