@@ -46,7 +46,7 @@ TEXTS = (
     "#ifndef USE_ROCM\n#ifdef Y\na\n#else\nb\n#endif\n#else\nc\n#endif\n",
     "#if X\n#ifdef USE_ROCM\na\n#endif\nb\n#endif\n",
     "#ifdef USE_ROCM\n#if X\na\n#else\nb\n#endif\n#endif\nc\n",
-    "#if defined(USE_ROCM) && \\\n X\na\n#endif\nb\n",
+    "#if defined(USE_ROCM) && X\na\n#endif\nb\n",
 )
 
 
