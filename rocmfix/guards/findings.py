@@ -31,7 +31,7 @@ class Finding(Record):
     @property
     def key(self) -> tuple[str, str]:
         """The same line in another release: files move, lines shift."""
-        return (unmoved(self.file), self.include)
+        return (unmoved(self.file), self.include.partition(": ")[0])
 
 
 class Scan(Record):

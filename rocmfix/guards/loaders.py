@@ -19,6 +19,9 @@ _KEYWORDS: Final = ("cuda_files", "cpp_files", "sources")
 """What sglang's load_jit and torch's cpp_extension.load call the list of files."""
 
 
+_FILE_NAME = re.compile(rb"\.(?:cuh?|hip|cpp|cc)[\"']")
+
+
 @dataclass(frozen=True, slots=True)
 class Loader:
     """One call that compiles files."""
@@ -33,6 +36,8 @@ def loaders(program: Program, sources: Sources) -> Iterator[Loader]:
     """Every loader call of the tree that names a file of the tree."""
     paths = dict.fromkeys(path for word in _KEYWORDS for path in program.holding(word))
     for path in paths:
+        if not program.spells(path, _FILE_NAME):
+            continue
         source = program.source(path)
         for use in source.calls:
             files = tuple(sorted(_files(use, source, sources)))

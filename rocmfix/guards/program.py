@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import gc
 import re
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from rocmfix.guards.pysource import Binding, PySource, Scope, Use, dotted, parse
 from rocmfix.tree import PACKAGE, Tree
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _NOT_RUNTIME = re.compile(r"/(?:tests?|benchmarks?|test_utils)/|/(?:test_|bench_|conftest)[^/]*$|/__main__\.py$")
 _MODULE = re.compile(rb"sglang(?:\.\w+)+|from \.[\w.]*")
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection in here: syntax trees are all live objects, and walking them again and again only costs."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class Program:
@@ -35,18 +45,17 @@ class Program:
     def source(self, path: str) -> PySource:
         """The file at `path`, parsed."""
         if path not in self._parsed:
-            collecting = gc.isenabled()
-            gc.disable()  # a syntax tree is all live objects: collecting during ast.parse only costs (a third)
-            try:
+            with uncollected():
                 self._parsed[path] = parse(path, self._texts[path].decode("utf-8", "replace"))
-            finally:
-                if collecting:
-                    gc.enable()
         return self._parsed[path]
 
     def below(self, folder: str) -> tuple[str, ...]:
         """The files in `folder`."""
         return tuple(path for path in self._texts if path.startswith(folder + "/"))
+
+    def spells(self, path: str, pattern: re.Pattern[bytes]) -> bool:
+        """Whether the text at `path` has `pattern`: cheaper than parsing it."""
+        return pattern.search(self._texts[path]) is not None
 
     def module(self, name: str) -> PySource | None:
         """The module `name`, if the tree has it."""

@@ -11,7 +11,7 @@ from rocmfix.guards.constructs import constructs
 from rocmfix.guards.findings import Finding, Scan
 from rocmfix.guards.headers import cuda_only
 from rocmfix.guards.loaders import loaders
-from rocmfix.guards.program import Program
+from rocmfix.guards.program import Program, uncollected
 from rocmfix.guards.reach import Reach, Reachability, Reachable
 from rocmfix.tree import Tree
 
@@ -32,6 +32,11 @@ class CudaLine:
 
 def scan(tree: Tree) -> Scan:
     """Includes, constructs and reachability of one tree."""
+    with uncollected():
+        return _scanned(tree)
+
+
+def _scanned(tree: Tree) -> Scan:
     sources = Sources(tree)
     lines = cuda_lines(sources)
     reached = reach_of_files(tree, sources)

@@ -34,7 +34,9 @@ def test_a_header_brings_its_cuda_include_with_it() -> None:
 
 
 def test_a_guarded_wrapper_makes_the_inner_include_harmless() -> None:
-    found = sources(csrc__a='#ifndef USE_ROCM\n#include "b.cuh"\n#endif\n', csrc__b="#include <cuda.h>\n", include__x="")
+    found = sources(
+        csrc__a='#ifndef USE_ROCM\n#include "b.cuh"\n#endif\n', csrc__b="#include <cuda.h>\n", include__x=""
+    )
     assert met(found) == []
     assert met(found, "csrc/b.cuh") == [("csrc/b.cuh", 1, True)]
 
@@ -49,7 +51,11 @@ def test_macros_of_one_header_decide_in_the_next() -> None:
 @pytest.mark.parametrize("once", ["#pragma once\n", "#ifndef B\n#define B\n"])
 def test_a_file_is_read_once_and_a_cycle_ends(once: str) -> None:
     end = "#endif\n" if "ifndef" in once else ""
-    found = sources(csrc__a='#include "b.cuh"\n#include "b.cuh"\n', csrc__b=f'{once}#include "a.cuh"\n#include <cuda.h>\n{end}', include__x="")
+    found = sources(
+        csrc__a='#include "b.cuh"\n#include "b.cuh"\n',
+        csrc__b=f'{once}#include "a.cuh"\n#include <cuda.h>\n{end}',
+        include__x="",
+    )
     assert [line for _, line, active in met(found) if active].count(once.count("\n") + 2) == 1
 
 
@@ -82,13 +88,19 @@ def test_a_cuda_header_belongs_to_a_library(name: str, library: str) -> None:
     assert family.library == library
 
 
-@pytest.mark.parametrize("name", ["hip/hip_runtime.h", "cuda_kernels/config.h", "sgl_kernel/utils.cuh", "vector", "mycuda_fp8.h"])
+@pytest.mark.parametrize(
+    "name", ["hip/hip_runtime.h", "cuda_kernels/config.h", "sgl_kernel/utils.cuh", "vector", "mycuda_fp8.h"]
+)
 def test_other_headers_are_nobodys(name: str) -> None:
     assert cuda_only(name) is None
 
 
 def test_every_counterpart_is_a_hip_header() -> None:
-    assert all(family.counterpart.split("/")[0] in {"hip", "hipcub", "hiprand", "hipblas"} for family in FAMILIES if family.counterpart)
+    assert all(
+        family.counterpart.split("/")[0] in {"hip", "hipcub", "hiprand", "hipblas"}
+        for family in FAMILIES
+        if family.counterpart
+    )
 
 
 CUDA_CODE = """\
@@ -122,5 +134,7 @@ def test_inline_ptx_is_told_from_amds_own_assembly() -> None:
 
 
 def test_lines_taken_out_are_told() -> None:
-    seen = walk(sources(csrc__a="#ifdef USE_ROCM\nint a;\n#else\nint b;\n#endif\n", include__x=""), f"{ROOT}/csrc/a.cuh", HIP)
+    seen = walk(
+        sources(csrc__a="#ifdef USE_ROCM\nint a;\n#else\nint b;\n#endif\n", include__x=""), f"{ROOT}/csrc/a.cuh", HIP
+    )
     assert seen.skipped == ((3, 5),)

@@ -13,13 +13,12 @@ from rocmfix.guards.make import make, patch_text
 from rocmfix.guards.toolchain import find_toolchain
 from rocmfix.guards.units import NotReadableError, unit_of
 from rocmfix.patchfile import parse_patch
-
 from tests.guards.kernels import FILE, LOADER, NAMESPACED, ROOT, UTILS, fake_toolchain, tree
 
 needs_cpp = pytest.mark.skipif(shutil.which("cpp") is None, reason="no C preprocessor here")
 
 
-def unit(arch: str = "gfx942", **files: str):  # noqa: ANN201
+def unit(arch: str = "gfx942", **files: str):
     kernels = Kernels(tree("", **files))
     return unit_of(kernels.loaders[0], FILE, kernels.sources, kernels.program, arch)
 
@@ -33,9 +32,7 @@ def test_every_instantiation_that_the_wrapper_can_ask_for_is_made() -> None:
     assert f'#include "{FILE}"\nTVM_FFI_DLL_EXPORT_TYPED_FUNC(kernel_0, ({made.kernels[0]}));\n' in made.text
 
 
-@pytest.mark.parametrize(
-    ("arch", "fp8"), [("gfx942", "-DHIP_FP8_TYPE_FNUZ=1"), ("gfx950", "-DHIP_FP8_TYPE_E4M3=1")]
-)
+@pytest.mark.parametrize(("arch", "fp8"), [("gfx942", "-DHIP_FP8_TYPE_FNUZ=1"), ("gfx950", "-DHIP_FP8_TYPE_E4M3=1")])
 def test_flags_are_the_loaders_own_for_that_gpu(arch: str, fp8: str) -> None:
     flags = unit(arch).flags
     assert flags == ("-fPIC", "-D__HIP_PLATFORM_AMD__=1", "-fno-gpu-rdc", "-DUSE_ROCM", "-std=c++20", "-O3", fp8, "-DX")
@@ -74,11 +71,18 @@ def test_what_cannot_be_read_is_refused_with_the_reason(old: str, new: str, why:
     [
         ("int a;\n", Came.COMPILED, None, None),
         ("int a;\n#include <cuda_runtime.h>\n", Came.FAILED, "'cuda_runtime.h' file not found", f"{FILE}:2"),
-        ("#include <aiter_meta.h>\n", Came.NOT_COMPILABLE, "aiter_meta.h is not in this tree nor in the toolchain", f"{FILE}:1"),
+        (
+            "#include <aiter_meta.h>\n",
+            Came.NOT_COMPILABLE,
+            "aiter_meta.h is not in this tree nor in the toolchain",
+            f"{FILE}:1",
+        ),
         ("#ifndef USE_ROCM\n#include <cuda.h>\n#endif\n", Came.COMPILED, None, None),
     ],
 )
-def test_a_file_ends_compiled_failed_or_not_compilable(tmp_path: Path, kernel: str, came: Came, error: str, at: str) -> None:
+def test_a_file_ends_compiled_failed_or_not_compilable(
+    tmp_path: Path, kernel: str, came: Came, error: str, at: str
+) -> None:
     report = build(Kernels(tree(kernel)), [FILE], ["gfx942", "gfx950"], fake_toolchain(tmp_path))
     assert [(each.arch, each.came, each.error, each.at) for each in report.built] == [
         ("gfx942", came, error, at),
@@ -89,7 +93,9 @@ def test_a_file_ends_compiled_failed_or_not_compilable(tmp_path: Path, kernel: s
 
 @needs_cpp
 def test_a_failure_that_our_guess_may_have_caused_is_not_the_files(tmp_path: Path) -> None:
-    (each,) = build(Kernels(tree("ERROR static assertion failed: bad width\n")), [FILE], ["gfx942"], fake_toolchain(tmp_path)).built
+    (each,) = build(
+        Kernels(tree("ERROR static assertion failed: bad width\n")), [FILE], ["gfx942"], fake_toolchain(tmp_path)
+    ).built
     assert each.came is Came.NOT_COMPILABLE
     assert "dtype = bf16_t" in str(each.error)
 
@@ -122,7 +128,12 @@ def test_a_compiler_without_the_types_sglang_needs_is_too_old(tmp_path: Path) ->
 
 @needs_cpp
 def test_the_smallest_guard_is_made(tmp_path: Path) -> None:
-    made = make(Kernels(tree("#pragma once\n#include <cuda_runtime.h>\n#include <cuda_fp16.h>\nint a;\n")), FILE, ["gfx942"], fake_toolchain(tmp_path))
+    made = make(
+        Kernels(tree("#pragma once\n#include <cuda_runtime.h>\n#include <cuda_fp16.h>\nint a;\n")),
+        FILE,
+        ["gfx942"],
+        fake_toolchain(tmp_path),
+    )
     assert made.patch
     added = [line for line in made.patch.splitlines() if line.startswith("+") and not line.startswith("+++")]
     assert added == ["+#ifndef USE_ROCM", "+#endif"]
@@ -146,13 +157,18 @@ def test_hip_headers_come_in_where_the_file_needs_them(tmp_path: Path) -> None:
     ("kernel", "reason"),
     [
         ("#include <cuda.h>\nERROR static assertion failed: The mask must be a 64-bit integer\n", "guess|64 bits"),
-        ("#include <cuda.h>\nERROR use of undeclared identifier 'cudaFuncSetAttribute'\n", "a CUDA call that no header"),
+        (
+            "#include <cuda.h>\nERROR use of undeclared identifier 'cudaFuncSetAttribute'\n",
+            "a CUDA call that no header",
+        ),
         ("#include <cuda.h>\nERROR unknown type name '__nv_bfloat16'\n", "an NVIDIA type"),
         ('#include <cuda.h>\n#include "other.cuh"\n', "cub/cub.cuh"),
         ("int a;\n", "no CUDA-only include"),
     ],
 )
-def test_a_guard_that_moves_the_error_is_refused_with_what_stands_in_the_way(tmp_path: Path, kernel: str, reason: str) -> None:
+def test_a_guard_that_moves_the_error_is_refused_with_what_stands_in_the_way(
+    tmp_path: Path, kernel: str, reason: str
+) -> None:
     other = {"csrc__other.cuh": "#include <cub/cub.cuh>\n"}
     made = make(Kernels(tree(kernel, **other)), FILE, ["gfx942"], fake_toolchain(tmp_path))
     assert made.patch is None

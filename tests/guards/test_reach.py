@@ -179,7 +179,13 @@ def test_tests_and_benchmarks_are_no_callers() -> None:
 
 @pytest.mark.parametrize(
     "files",
-    ['cuda_files=["moe/k.cuh"]', "cuda_files=[NAME]", 'cuda_files=[f"moe/{n}.cuh"]', "cuda_files=files", 'sources=[HERE + "/csrc/moe/k.cuh"]'],
+    [
+        'cuda_files=["moe/k.cuh"]',
+        "cuda_files=[NAME]",
+        'cuda_files=[f"moe/{n}.cuh"]',
+        "cuda_files=files",
+        'sources=[HERE + "/csrc/moe/k.cuh"]',
+    ],
 )
 def test_the_file_is_found_however_it_is_named(files: str) -> None:
     loader = f"""
@@ -196,4 +202,7 @@ def test_the_file_is_found_however_it_is_named(files: str) -> None:
 
 
 def test_a_file_that_is_no_python_has_nothing_in_it() -> None:
-    assert reach(layer("def forward(self, x):\n    return run_k(x)", IMPORT), layers__broken="def run_k(:").reachable is Reachable.YES
+    assert (
+        reach(layer("def forward(self, x):\n    return run_k(x)", IMPORT), layers__broken="def run_k(:").reachable
+        is Reachable.YES
+    )

@@ -34,7 +34,9 @@ def test_a_guard_changes_nothing_for_cuda(guard: str) -> None:
         PLAIN.replace("#include <cuda_runtime.h>\n", ""),
         PLAIN.replace("#include <cuda_runtime.h>\n", "#ifdef USE_ROCM\n#include <cuda_runtime.h>\n#endif\n"),
         PLAIN.replace("#include <cuda_runtime.h>\n", "#ifdef X\n#include <cuda_runtime.h>\n#endif\n"),
-        PLAIN.replace("#include <cuda_runtime.h>\n", "#if defined(USE_ROCM) || defined(X)\n#include <cuda_runtime.h>\n#endif\n"),
+        PLAIN.replace(
+            "#include <cuda_runtime.h>\n", "#if defined(USE_ROCM) || defined(X)\n#include <cuda_runtime.h>\n#endif\n"
+        ),
     ],
 )
 def test_any_other_change_is_seen(after: str) -> None:
