@@ -7,6 +7,7 @@ Reads wheels from rocmfix's cache. CPU seconds count; wall seconds tell how busy
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -81,8 +82,6 @@ def timed(name: str, work: Callable[[], T]) -> tuple[T, float]:
 
 
 def _times() -> tuple[float, ...]:
-    import os
-
     return tuple(os.times())[:4]
 
 

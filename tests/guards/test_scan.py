@@ -88,7 +88,7 @@ def test_what_is_guarded_is_counted_and_shown_on_demand() -> None:
 def folder(tmp_path: Path) -> Path:
     """The small tree on disk."""
     for path, data in (
-        small().files
+        dict(small().files)
         | {
             "python/sglang/version.py": b'__version__ = "0.5.14"\n',
             "python/sglang/__init__.py": b"",
