@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocmfix.cli._options import SOURCE_HELP, json_option, offline_option, open_source, print_json, print_lines
+from rocmfix.cli._options import (
+    SOURCE_HELP,
+    catalogue,
+    json_option,
+    offline_option,
+    open_source,
+    print_json,
+    print_lines,
+)
 
 if TYPE_CHECKING:
     from rocmfix.guards.toolchain import Toolchain
@@ -77,6 +85,7 @@ def compile(  # noqa: A001 - the verb
     offline: bool,
 ) -> None:
     """Compile SOURCE's kernels as HIP for gfx942 and gfx950, as sglang's own JIT would; no GPU is needed."""
+    from rocmfix.errors import GuardError
     from rocmfix.guards import report
     from rocmfix.guards.compile import Kernels, build
     from rocmfix.guards.prove import prove
@@ -84,7 +93,9 @@ def compile(  # noqa: A001 - the verb
     found = _toolchain(toolchain, compiler)
     tree = open_source(source, offline=offline)
     if patched:
-        proof = prove(tree, files, archs or _ARCHS, found)
+        proof = prove(catalogue(None), tree, files, archs or _ARCHS, found)
+        if proof is None:
+            raise GuardError(f"no fix that {source} needs changes a kernel", hint=f"rocmfix check {source}")
         if as_json:
             print_json(proof)
         else:

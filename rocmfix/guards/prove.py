@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocmfix.catalog import load
+from rocmfix.catalog import Catalog
 from rocmfix.engine import patch_tree
-from rocmfix.errors import GuardError
 from rocmfix.guards.chain import SUFFIXES
 from rocmfix.guards.compile import Built, Came, Kernels, build
 from rocmfix.guards.same import same_for_cuda
@@ -39,13 +38,18 @@ class Proof(Record):
         )
 
 
-def prove(tree: Tree, files: Sequence[str], archs: Sequence[str], toolchain: Toolchain) -> Proof:
-    """Apply the shipped fixes that `tree` needs, in memory, and compile what they change before and after."""
-    patched = patch_tree(load(), tree)
+def prove(
+    catalog: Catalog, tree: Tree, files: Sequence[str], archs: Sequence[str], toolchain: Toolchain
+) -> Proof | None:
+    """Apply the fixes that `tree` needs, in memory, and compile what they change before and after.
+
+    None when no such fix changes a C++ file, or none of `files`.
+    """
+    patched = patch_tree(catalog, tree)
     changes = {path: data for path, data in patched.after.items() if path.endswith(SUFFIXES)}
     wanted = [path for path in changes if not files or any(f"/{path}".endswith("/" + file) for file in files)]
     if not wanted:
-        raise GuardError(f"no fix that {tree.source} needs changes a C++ file", hint=f"rocmfix check {tree.source}")
+        return None
     before = Kernels(tree)
     after = Kernels(Overlay(tree, patched.after), like=before)
     compiled = before.named(wanted)

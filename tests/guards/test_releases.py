@@ -63,9 +63,9 @@ def test_the_scan_agrees_with_the_real_preprocessor_on_every_file(
     """Precision and recall of the include scan are one: no line more, no line less, in host and device pass."""
     sources = Sources(release_tree(release))
     write_out(tmp_path, (Copied(path, sources.text(path).encode()) for path in sources.files))
-    folders = [f"{root}/include" for root in sources.kernel_roots] + _stub(sources, tmp_path)
+    _stub(sources, tmp_path)
     with ThreadPoolExecutor() as pool:
-        truths = list(pool.map(lambda path: _preprocessed(path, folders, hip, tmp_path), sources.files))
+        truths = list(pool.map(lambda path: _preprocessed(path, _folders(sources, path), hip, tmp_path), sources.files))
     for path, truth in zip(sources.files, truths, strict=True):
         met = {
             (each.hop.file, each.hop.line, each.name)
@@ -75,18 +75,24 @@ def test_the_scan_agrees_with_the_real_preprocessor_on_every_file(
         assert met == truth, path
 
 
-def _stub(sources: Sources, folder: Path) -> list[str]:
-    """Empty files for every header that is not the tree's, and the folders that loaders add for vendored ones."""
-    added: dict[str, None] = {}
+def _stub(sources: Sources, folder: Path) -> None:
+    """Empty files for every header that is not the tree's."""
     for path in sources.files:
         for each in inclusions(sources, path, dict.fromkeys(HIP)):
             if each.found is None and ".." not in each.name:
                 stub = folder / "stubs" / each.name
                 stub.parent.mkdir(parents=True, exist_ok=True)
                 stub.touch()
-            elif each.found and each.found.endswith("/" + each.name):
-                added[each.found.removesuffix("/" + each.name)] = None
-    return [*added, "stubs"]
+
+
+def _folders(sources: Sources, path: str) -> list[str]:
+    """Where this file's headers are: the kernels' include folders, those a loader adds for it, then the stubs."""
+    added = {
+        each.found.removesuffix("/" + each.name): None
+        for each in inclusions(sources, path, dict.fromkeys(HIP))
+        if each.found and each.found.endswith("/" + each.name)
+    }
+    return [*(f"{root}/include" for root in sources.kernel_roots), *added, "stubs"]
 
 
 def _preprocessed(path: str, folders: list[str], hip: Toolchain, cwd: Path) -> set[Line]:
