@@ -99,7 +99,8 @@ class Program:
 
     def _candidates(self, module: str, word: bytes) -> tuple[str, ...]:
         """Files that spell `module` or a package around it, and `word`; those parsed already come first."""
-        found = [path for path in self._around(module) if word in self._texts[path]]
+        whole = re.compile(rb"\b%s\b" % re.escape(word))
+        found = [path for path in self._around(module) if word in self._texts[path] and self.spells(path, whole)]
         return tuple(sorted(found, key=lambda path: path not in self._parsed))
 
     def _around(self, module: str) -> tuple[str, ...]:
