@@ -129,3 +129,16 @@ def test_the_caller_in_these_tests_is_what_makes_it_reachable() -> None:
     del files["python/sglang/srt/models/m.py"]
     assert CALLER
     assert {each.reachable for each in scan(MemoryTree(files)).findings} == {Reachable.NO}
+
+
+def test_check_compile_without_a_compiler_is_not_ok(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    done = CliRunner().invoke(main, ["check", str(folder), "--compile"])
+    assert done.exit_code == 6
+    assert "not compiled" in done.stderr
+
+
+def test_check_compile_has_no_json(folder: Path) -> None:
+    done = CliRunner().invoke(main, ["check", str(folder), "--compile", "--json"])
+    assert done.exit_code == 2
+    assert "rocmfix guards compile" in done.stderr
