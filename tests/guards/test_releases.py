@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
@@ -111,7 +112,7 @@ def _included(text: str) -> Iterator[Line]:
     file, line = "", 0
     for each in text.split("\n"):
         if marker := re.match(r'# (\d+) "([^"]+)"', each):
-            line, file = int(marker[1]), str(PurePosixPath(marker[2]))
+            line, file = int(marker[1]), posixpath.normpath(marker[2])
             continue
         found = re.match(r'#include(?:_next)? [<"]([^>"]+)[>"] /\* clang -E -dI', each)
         if found and cuda_only(found[1]) and not file.startswith("stubs/"):
