@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,9 @@ from rocmfix.cli._options import (
     show_report,
 )
 
+if TYPE_CHECKING:
+    from rocmfix.tree import Tree
+
 
 @click.command(epilog="Exit codes: 0 clean, 10 needed, 11 unmended, 12 conflict; the highest holds.")
 @click.argument("source", required=False)
@@ -25,6 +29,7 @@ from rocmfix.cli._options import (
 @click.option(
     "--all-releases", is_flag=True, help="Every release of the catalogue; exit code 12 on a conflict, else 0."
 )
+@click.option("--compile", "compiled", is_flag=True, help="Also compile the kernels that the fixes change, as HIP.")
 @json_option
 @offline_option
 @patches_option
@@ -35,15 +40,20 @@ def command(
     *,
     installed: bool,
     all_releases: bool,
+    compiled: bool,
     as_json: bool,
     offline: bool,
     patches: Path | None,
 ) -> None:
     """Say which known ROCm defects SOURCE has, and why, from its content alone."""
+    if compiled and (all_releases or as_json):
+        raise click.UsageError("--compile takes one SOURCE and has no JSON; `rocmfix guards compile` has")
     if all_releases:
         if source or installed:
             raise click.UsageError("--all-releases takes no SOURCE")
         ctx.exit(_matrix(patches, as_json=as_json, offline=offline))
+    if compiled:
+        _compile(open_source(source, installed=installed, offline=offline), patches)
     ctx.exit(_one(source, patches, installed=installed, as_json=as_json, offline=offline))
 
 
@@ -62,6 +72,22 @@ def _one(source: str | None, patches: Path | None, *, installed: bool, as_json: 
         return report.exit_code
     show_report(report, catalog)
     return report.exit_code
+
+
+def _compile(tree: Tree, patches: Path | None) -> None:
+    """Before, after and the CUDA side of every fix that changes a kernel; a fix that does not build is an error."""
+    from rocmfix.errors import GuardError
+    from rocmfix.guards.prove import prove
+    from rocmfix.guards.report import proof_lines
+    from rocmfix.guards.toolchain import ARCHITECTURES, find_toolchain
+
+    proof = prove(catalogue(patches), tree, (), ARCHITECTURES, find_toolchain())
+    if proof is None:
+        click.echo(f"compiled nothing: no fix that {tree.source} needs changes a kernel")
+        return
+    print_lines(proof_lines(proof))
+    if not proof.holds:
+        raise GuardError(f"{', '.join(proof.fixes)} on {tree.source}: applies, but is not proved by the compiler")
 
 
 def _matrix(patches: Path | None, *, as_json: bool, offline: bool) -> int:

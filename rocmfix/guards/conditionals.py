@@ -158,6 +158,23 @@ class Conditionals:
             yield Step(line, active, self.condition)
         del self._groups[depth:]
 
+    def gaps(self, lines: tuple[Directive, ...]) -> Iterator[tuple[int, int]]:
+        """The stretches of lines, first and last, that are not compiled."""
+        depth, start = len(self._groups), None
+        for line in lines:
+            before = self.active
+            if line.name in _CONDITIONALS:
+                self._conditional(line, depth)
+            elif line.name in {"define", "undef"}:
+                self._define(line, before)
+            if before is False and self.active is not False and start is not None:
+                yield start, line.line
+                start = None
+            elif before is not False and self.active is False:
+                start = line.line
+        if start is not None:
+            yield start, lines[-1].end
+
     def _conditional(self, line: Directive, depth: int) -> None:
         if line.name in _OPENING:
             self._open(line)

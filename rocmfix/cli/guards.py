@@ -1,0 +1,165 @@
+"""`rocmfix guards`: CUDA-only sources on ROCm: find them, guard them, compile them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rocmfix.cli._options import (
+    SOURCE_HELP,
+    catalogue,
+    json_option,
+    offline_option,
+    open_source,
+    print_json,
+    print_lines,
+)
+
+if TYPE_CHECKING:
+    from rocmfix.guards.toolchain import Toolchain
+
+_ARCHS = ("gfx942", "gfx950")
+
+
+@click.group()
+def command() -> None:
+    """Find sources that hipcc cannot build, guard them, and prove that they compile."""
+
+
+@command.command()
+@click.argument("source")
+@click.option("--against", metavar="SOURCE", help="A newer tree: show what became dangerous in it.")
+@click.option("--all", "everything", is_flag=True, help="Guarded and unreachable lines too.")
+@json_option
+@offline_option
+@click.pass_context
+def scan(
+    ctx: click.Context, source: str, *, against: str | None, everything: bool, as_json: bool, offline: bool
+) -> None:
+    """Show every CUDA-only include and construct of SOURCE, and which of them ROCm compiles."""
+    from rocmfix.guards import report
+    from rocmfix.guards.findings import drift
+    from rocmfix.guards.scan import scan as scanned
+
+    found = scanned(open_source(source, offline=offline))
+    if against is not None:
+        changed = drift(found, scanned(open_source(against, offline=offline)))
+        if as_json:
+            print_json(changed)
+        else:
+            print_lines(report.drift_lines(changed))
+        ctx.exit(1 if changed.added else 0)
+    if as_json:
+        click.echo(report.findings_json(found))
+    else:
+        print_lines(report.scan_lines(found, everything=everything))
+
+
+scan.help = f"{scan.help}\n\n{SOURCE_HELP}"
+
+
+@command.command(epilog="Exit codes: 0 every file compiles, 1 one does not, 6 no compiler: nothing was compiled.")
+@click.argument("source")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--patched", is_flag=True, help="Compile before and after the fixes SOURCE needs, and compare for CUDA.")
+@click.option("--arch", "archs", multiple=True, type=click.Choice(_ARCHS), help="Only this GPU. Repeatable.")
+@click.option("--compiler", help="This hipcc instead of the one in /opt/rocm or on PATH.")
+@click.option(
+    "--toolchain", type=click.Path(path_type=Path, file_okay=False), help="Where ci/hip-toolchain put its files."
+)
+@json_option
+@offline_option
+@click.pass_context
+def compile(  # noqa: A001 - the verb
+    ctx: click.Context,
+    source: str,
+    files: tuple[str, ...],
+    *,
+    patched: bool,
+    archs: tuple[str, ...],
+    compiler: str | None,
+    toolchain: Path | None,
+    as_json: bool,
+    offline: bool,
+) -> None:
+    """Compile SOURCE's kernels as HIP for gfx942 and gfx950, as sglang's own JIT would; no GPU is needed."""
+    from rocmfix.errors import GuardError
+    from rocmfix.guards import report
+    from rocmfix.guards.compile import Kernels, build
+    from rocmfix.guards.prove import prove
+
+    found = _toolchain(toolchain, compiler)
+    tree = open_source(source, offline=offline)
+    if patched:
+        proof = prove(catalogue(None), tree, files, archs or _ARCHS, found)
+        if proof is None:
+            raise GuardError(f"no fix that {source} needs changes a kernel", hint=f"rocmfix check {source}")
+        if as_json:
+            print_json(proof)
+        else:
+            print_lines(report.proof_lines(proof))
+        ctx.exit(0 if proof.holds else 1)
+    kernels = Kernels(tree)
+    built = build(kernels, kernels.named(files) if files else kernels.reachable(), archs or _ARCHS, found)
+    if as_json:
+        print_json(built)
+    else:
+        print_lines(report.build_lines(built))
+    ctx.exit(0 if built.is_clean else 1)
+
+
+@command.command(epilog="Exit codes: 0 every file has its guard, 15 a guard was refused.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--in", "source", required=True, metavar="SOURCE", help="The tree the files are in.")
+@click.option("--author", required=True, help="Who signs the patch: 'Name <address>'.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write the patches into this folder.")
+@click.option("--arch", "archs", multiple=True, type=click.Choice(_ARCHS), help="Prove for this GPU only. Repeatable.")
+@click.option("--compiler", help="This hipcc instead of the one in /opt/rocm or on PATH.")
+@click.option(
+    "--toolchain", type=click.Path(path_type=Path, file_okay=False), help="Where ci/hip-toolchain put its files."
+)
+@json_option
+@offline_option
+def make(
+    files: tuple[str, ...],
+    source: str,
+    *,
+    author: str,
+    out: Path | None,
+    archs: tuple[str, ...],
+    compiler: str | None,
+    toolchain: Path | None,
+    as_json: bool,
+    offline: bool,
+) -> None:
+    """Make the guard that a maintainer would merge for each FILE, proved by the compiler, or say what is in the way."""
+    from rocmfix.errors import GuardError
+    from rocmfix.guards import report
+    from rocmfix.guards.compile import Kernels
+    from rocmfix.guards.make import make as made_for, patch_text
+    from rocmfix.system.clock import mail_date
+    from rocmfix.system.files import write_atomic
+
+    found = _toolchain(toolchain, compiler)
+    kernels = Kernels(open_source(source, offline=offline))
+    made = [made_for(kernels, file, archs or _ARCHS, found) for file in kernels.named(files)]
+    for each in made:
+        text = patch_text(each, author, mail_date()) if each.patch else ""
+        if text and out:
+            write_atomic(out / report.patch_name(each), text.encode())
+        elif text and not as_json:
+            click.echo(text)
+        if as_json:
+            print_json(each)
+    refused = [each for each in made if each.patch is None]
+    if refused:
+        details = tuple(line for each in refused for line in report.refusal_lines(each))
+        raise GuardError(f"no guard for {len(refused)} of {len(made)} files", details=details)
+
+
+def _toolchain(folder: Path | None, compiler: str | None) -> Toolchain:
+    from rocmfix.guards.toolchain import find_toolchain
+
+    return find_toolchain(folder, compiler)

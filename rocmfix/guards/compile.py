@@ -1,0 +1,213 @@
+"""Compiles a tree's kernels as HIP device code, as its own loader would, and says of each what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from rocmfix.errors import GuardError
+from rocmfix.guards.chain import Sources, inclusions
+from rocmfix.guards.conditionals import HIP
+from rocmfix.guards.headers import cuda_only
+from rocmfix.guards.loaders import Loader, loaders
+from rocmfix.guards.program import Program
+from rocmfix.guards.reach import Reachability, Reachable
+from rocmfix.guards.toolchain import Toolchain
+from rocmfix.guards.units import NotReadableError, Unit, unit_of
+from rocmfix.model import Record
+from rocmfix.system.compiler import compile_file, processors, workspace
+from rocmfix.system.files import Copied, write_out
+from rocmfix.tree import Tree
+
+_ERROR = re.compile(
+    r"^(?:(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? )?(?:clang\S*: )?(?:fatal )?error: (?P<text>.*)$", re.MULTILINE
+)
+_MISSING = re.compile(r"'([^']+)' file not found")
+
+
+class Came(str, Enum):
+    """How a compilation ended."""
+
+    COMPILED = "compiled"
+    FAILED = "failed"
+    NOT_COMPILABLE = "not compilable here"
+
+
+class Built(Record):
+    """One file, one loader call, one architecture."""
+
+    file: str
+    arch: str
+    loader: str
+    came: Came
+    kernels: int = 0
+    """Template instantiations in the unit."""
+    error: str | None = None
+    at: str | None = None
+    """`file:line` of the first error."""
+    guessed: tuple[str, ...] = ()
+    """Template arguments that the tree does not spell out, with the value taken."""
+    seconds: float = 0.0
+
+
+class BuildReport(Record):
+    """What became of every file that was asked for."""
+
+    source: str
+    toolchain: str
+    built: tuple[Built, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing failed, and something was compiled."""
+        came = {each.came for each in self.built}
+        return Came.COMPILED in came and Came.FAILED not in came
+
+
+@dataclass(frozen=True)
+class Job:
+    """One unit to compile, or the reason why there is none."""
+
+    loader: Loader
+    file: str
+    arch: str
+    unit: Unit | None
+    refusal: str = ""
+
+
+class Kernels:
+    """The Python and C++ of a tree, read once, from which jobs are made."""
+
+    def __init__(self, tree: Tree, *, like: Kernels | None = None) -> None:
+        """`like` is the same tree with other C++: its Python is not read again."""
+        self.tree = tree
+        self.sources = Sources(tree)
+        self.program: Program = like.program if like else Program(tree)
+        self.loaders: tuple[Loader, ...] = like.loaders if like else tuple(loaders(self.program, self.sources))
+
+    def reachable(self) -> tuple[str, ...]:
+        """Files that a loader names and that ROCm can come to, as far as can be told."""
+        climb = Reachability(self.program)
+        return tuple(
+            sorted(
+                {file for each in self.loaders if climb.of(each).reachable is not Reachable.NO for file in each.files}
+            )
+        )
+
+    def named(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        """The files that `wanted` means: paths, ends of paths, or headers that compiled files include."""
+        found: dict[str, None] = {}
+        for name in wanted:
+            matches = [path for path in self.sources.files if f"/{path}".endswith("/" + name.lstrip("/"))]
+            if not matches:
+                raise GuardError(f"{self.tree.source} has no C++ file {name}", hint="rocmfix guards scan lists them")
+            found.update(dict.fromkeys(self._compiled_for(matches)))
+        return tuple(found)
+
+    def _compiled_for(self, paths: list[str]) -> Iterator[str]:
+        roots = {file for each in self.loaders for file in each.files}
+        for path in paths:
+            if path in roots:
+                yield path
+            else:
+                yield from sorted(root for root in roots if self.includes(root, path))
+
+    def includes(self, root: str, header: str) -> bool:
+        """Whether compiling `root` for ROCm reads `header`."""
+        return any(met.found == header and met.active is not False for met in inclusions(self.sources, root, HIP))
+
+    def jobs(self, files: Sequence[str], archs: Sequence[str]) -> tuple[Job, ...]:
+        """One job for each loader call of each file and each architecture."""
+        return tuple(
+            self._job(loader, file, arch)
+            for file in files
+            for loader in self.loaders
+            if file in loader.files
+            for arch in archs
+        )
+
+    def _job(self, loader: Loader, file: str, arch: str) -> Job:
+        if "gfx950" in file and arch != "gfx950":
+            return Job(loader, file, arch, None, "its own name says gfx950 only")
+        try:
+            return Job(loader, file, arch, unit_of(loader, file, self.sources, self.program, arch))
+        except NotReadableError as refusal:
+            return Job(loader, file, arch, None, str(refusal))
+
+
+def build(kernels: Kernels, files: Sequence[str], archs: Sequence[str], toolchain: Toolchain) -> BuildReport:
+    """Compile `files` for `archs`."""
+    jobs = kernels.jobs(files, archs)
+    with workspace() as folder:
+        write_out(folder, _copies(kernels, files))
+        with ThreadPoolExecutor(processors()) as pool:
+            built = tuple(
+                pool.map(lambda each: _compile(kernels, each[0], each[1], folder, toolchain), enumerate(jobs))
+            )
+    return BuildReport(source=kernels.tree.source, toolchain=toolchain.name, built=built)
+
+
+def _copies(kernels: Kernels, files: Sequence[str]) -> Iterator[Copied]:
+    tops = {
+        next((root for root in kernels.sources.kernel_roots if file.startswith(root)), file.rpartition("/")[0])
+        for file in files
+    }
+    for path in kernels.sources.files:
+        if any(path.startswith(top + "/") for top in tops):
+            yield Copied(path, kernels.tree.read(path) or b"")
+
+
+def _compile(kernels: Kernels, number: int, job: Job, folder: Path, toolchain: Toolchain) -> Built:
+    where = f"{kernels.tree.shown(job.loader.source.path)}:{job.loader.use.line}"
+    shown = kernels.tree.shown(job.file)
+    if job.unit is None:
+        return Built(file=shown, arch=job.arch, loader=where, came=Came.NOT_COMPILABLE, error=job.refusal)
+    source = f"unit_{number}.hip"
+    (folder / source).write_text(job.unit.text)
+    came, text, at, seconds = Came.FAILED, "", "", 0.0
+    for headers in toolchain.tvm_ffi:
+        done = compile_file(
+            toolchain.argv(source, job.arch, job.unit.flags, (*job.unit.includes, str(headers))), cwd=folder
+        )
+        seconds += done.seconds
+        came, text, at = _judged(done.ran.err, job, ok=done.ok)
+        if done.ok or "tvm" not in f"{text}{at}":  # written against another tvm-ffi: try the next older one
+            break
+    return Built(
+        file=shown,
+        arch=job.arch,
+        loader=where,
+        came=came,
+        kernels=len(job.unit.kernels),
+        error=text or None,
+        at=_shown(at, kernels, folder) or None,
+        guessed=job.unit.guessed,
+        seconds=round(seconds, 2),
+    )
+
+
+def _judged(said: str, job: Job, *, ok: bool) -> tuple[Came, str, str]:
+    if ok:
+        return Came.COMPILED, "", ""
+    found = _ERROR.search(said)
+    if found is None:
+        return Came.FAILED, (said.strip().splitlines() or ["the compiler failed without a word"])[-1], ""
+    at = f"{found['file']}:{found['line']}" if found["file"] else ""
+    missing = _MISSING.search(found["text"])
+    if missing and cuda_only(missing[1]) is None:
+        return Came.NOT_COMPILABLE, f"{missing[1]} is not in this tree nor in the toolchain", at
+    unit = job.unit
+    if unit and unit.guessed and ("static assertion" in found["text"] or (found["file"] or "").startswith("unit_")):
+        return Came.NOT_COMPILABLE, f"{found['text']} (with our guess: {', '.join(unit.guessed)})", at
+    return Came.FAILED, found["text"], at
+
+
+def _shown(at: str, kernels: Kernels, folder: Path) -> str:
+    path, _, line = at.removeprefix(f"{folder}/").removeprefix("./").rpartition(":")
+    return (
+        f"{kernels.tree.shown(path)}:{line}" if path in kernels.sources.known else at.rpartition("/")[2] if at else ""
+    )

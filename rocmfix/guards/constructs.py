@@ -1,0 +1,88 @@
+"""Finds CUDA-only language in what is left of a file when it is compiled as HIP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rocmfix.guards.chain import Sources, walk
+from rocmfix.guards.conditionals import HIP
+from rocmfix.guards.directives import plain
+
+_PTX = (
+    r"ld|st|cp|mma|ldmatrix|stmatrix|mov|cvt|cvta|fma|add|sub|mul|red|atom|bar|barrier|fence|membar|mbarrier|"
+    r"griddepcontrol|tcgen05|wgmma|prefetch|createpolicy|ex2|rcp|tanh|shfl|lop3|prmt|setmaxnreg|elect|multimem|"
+    r"clusterlaunchcontrol|setp|selp|mapa|isspacep|max|min|nanosleep|redux|vote"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """A kind of CUDA-only language."""
+
+    name: str
+    pattern: re.Pattern[str]
+    why: str
+
+
+CONSTRUCTS: Final = (
+    Construct("inline PTX", re.compile(rf'\basm\s*(?:volatile)?\s*\(\s*"[^"]*?\b(?:{_PTX})\.'), "hipcc has no PTX"),
+    Construct(
+        "32-bit shuffle mask",
+        re.compile(
+            r"\b__(?:shfl|shfl_up|shfl_down|shfl_xor|ballot|any|all|activemask)_sync\s*\(\s*0[xX][fF]{8}\b[uU]?"
+        ),
+        "HIP 7 wants a 64-bit mask: a wavefront has 64 lanes",
+    ),
+    Construct("__nv_ type", re.compile(r"\b__nv_\w+"), "an NVIDIA type or function"),
+    Construct(
+        "NVIDIA library",
+        re.compile(r"\b(?:cub|cute|cutlass|cuda::(?:ptx|std)|cooperative_groups|flashinfer|nvcuda)::\w+"),
+        "a library that ROCm does not have under this name",
+    ),
+    Construct(
+        "CUDA call", re.compile(r"\bcu(?:da)?[A-Z]\w{3,}"), "a CUDA name that no header of the tree turns into HIP's"
+    ),
+    Construct("__grid_constant__", re.compile(r"\b__(?:grid_constant|cluster_dims)__"), "an nvcc attribute"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """One construct at one line."""
+
+    construct: Construct
+    text: str
+    line: int
+
+
+def constructs(sources: Sources, path: str) -> Iterator[Met]:
+    """The first use of each CUDA-only construct that HIP would compile in `path`."""
+    seen = walk(sources, path, HIP)
+    text = _compiled(plain(sources.text(path)), seen.skipped)
+    for construct in CONSTRUCTS:
+        for found in construct.pattern.finditer(text):
+            word = " ".join(found[0].split())
+            if word not in seen.macros:
+                yield Met(construct, word, _line(text, found.start()))
+                break
+
+
+_NEWLINES: Final = re.compile("[\n\x0b\x1c]")
+
+
+def _compiled(text: str, skipped: tuple[tuple[int, int], ...]) -> str:
+    """`text` with the lines that conditionals take out, and all directives, made empty."""
+    lines, number = text.split("\n"), 1
+    for index, line in enumerate(lines):
+        height = 1 + len(_NEWLINES.findall(line))
+        if any(start <= number <= end for start, end in skipped) or line.lstrip().startswith("#"):
+            lines[index] = "\x0b" * (height - 1)
+        number += height
+    return "\n".join(lines)
+
+
+def _line(text: str, at: int) -> int:
+    return 1 + len(_NEWLINES.findall(text, 0, at))

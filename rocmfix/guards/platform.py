@@ -1,0 +1,313 @@
+"""What a Python condition comes to on a ROCm GPU, as far as the tree itself can tell."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rocmfix.guards.conditionals import Maybe
+from rocmfix.guards.program import Program, within
+from rocmfix.guards.pysource import NVIDIA_PACKAGES, Assigned, PySource, Scope, Test
+
+
+class _Unknown:
+    def __bool__(self) -> bool:
+        raise TypeError
+
+
+UNKNOWN: Final = _Unknown()
+_DEEPEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU as sglang's platform tests see it."""
+
+    gfx: str
+    capability: tuple[int, int]
+    """What torch.cuda.get_device_capability() answers on it: 9 is AMD's generation here, not Hopper."""
+
+
+GPUS: Final = (Gpu("gfx942", (9, 4)), Gpu("gfx950", (9, 5)))
+
+# sglang/srt/utils/common.py and jit_kernel/utils.py; the same tests are also kept as `_is_cuda` or `IS_HIP`.
+_TRUE = re.compile(r"^is_(?:hip|rocm|amd|cuda_alike|hip_runtime)$")
+_FALSE = re.compile(
+    r"^is_(?:cuda|npu|xpu|hpu|cpu|musa|mps|mlx|sail|nvidia|tpu|out_of_tree|cuda_runtime|musa_runtime|"
+    r"sail_runtime|flashinfer_available|deep_gemm_available|nvidia_cublas_version_ge_12_9)$"
+)
+_NVIDIA_GENERATION = re.compile(
+    r"^is_(?:sm_?\d\w*|blackwell\w*|hopper\w*|ampere\w*|ada\w*)$|^(?:supports?|has)_sm\d+\w*$"
+)
+_GFX = re.compile(r"^is_(gfx\w*?)(?:_supported)?$")
+_COMPARE: Final[Mapping[type[ast.cmpop], Callable[..., bool]]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda left, right: left in right, ast.NotIn: lambda left, right: left not in right,
+}  # fmt: skip
+
+
+class Platform:
+    """Answers for ROCm: True, False, or None where it hangs on the user, the model or the machine."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._known: dict[tuple[str, Scope, int], Maybe] = {}
+        self._worlds = tuple(_World(program, gpu) for gpu in GPUS)
+
+    def truth(self, test: Test, source: PySource, scope: Scope) -> Maybe:
+        """Whether `test` is passed on ROCm; None when some GPU or setting passes it and some does not."""
+        key = (source.path, source.unit(scope), id(test.expr))
+        if key not in self._known:
+            answers = {world.truth(test.expr, source, scope) for world in self._worlds}
+            self._known[key] = answers.pop() if len(answers) == 1 else None
+        value = self._known[key]
+        return value if value is None or test.holds else not value
+
+
+class _World:
+    """One evaluation for one GPU."""
+
+    def __init__(self, program: Program, gpu: Gpu) -> None:
+        self._program = program
+        self._gpu = gpu
+        self._depth = 0
+        self._names: dict[tuple[str, str, Scope], object] = {}
+        self._bodies: dict[tuple[str, Scope], object] = {}
+
+    def truth(self, node: ast.expr, source: PySource, scope: Scope) -> Maybe:
+        value = self.value(node, source, scope)
+        try:
+            return bool(value)
+        except (TypeError, ValueError):
+            return None
+
+    def value(self, node: ast.expr, source: PySource, scope: Scope) -> object:
+        self._depth += 1
+        try:
+            return UNKNOWN if self._depth > _DEEPEST else self._value(node, source, scope)
+        finally:
+            self._depth -= 1
+
+    def _value(self, node: ast.expr, source: PySource, scope: Scope) -> object:  # noqa: C901 - one arm an expression
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name(id=name):
+                return self._name(name, source, scope)
+            case ast.Attribute():
+                return self._attribute(node, source, scope)
+            case ast.Call():
+                return self._call(node, source, scope)
+            case ast.UnaryOp(op=ast.Not()):
+                inner = self.truth(node.operand, source, scope)
+                return UNKNOWN if inner is None else not inner
+            case ast.BoolOp():
+                return self._boolean(node, source, scope)
+            case ast.Compare():
+                return self._compare(node, source, scope)
+            case ast.IfExp():
+                chosen = self.truth(node.test, source, scope)
+                return UNKNOWN if chosen is None else self.value(node.body if chosen else node.orelse, source, scope)
+            case ast.Tuple() | ast.List() | ast.Set():
+                values = tuple(self.value(item, source, scope) for item in node.elts)
+                return UNKNOWN if UNKNOWN in values else values
+            case ast.Subscript():
+                return self._item(node, source, scope)
+            case _:
+                return UNKNOWN
+
+    def _boolean(self, node: ast.BoolOp, source: PySource, scope: Scope) -> object:
+        decides = isinstance(node.op, ast.Or)
+        answers = [self.truth(value, source, scope) for value in node.values]
+        if decides in answers:
+            return decides
+        return UNKNOWN if None in answers else not decides
+
+    def _compare(self, node: ast.Compare, source: PySource, scope: Scope) -> object:
+        if len(node.ops) != 1:
+            return UNKNOWN
+        left, right = self.value(node.left, source, scope), self.value(node.comparators[0], source, scope)
+        if isinstance(left, _Unknown) or isinstance(right, _Unknown):
+            return UNKNOWN
+        try:
+            return bool(_COMPARE[type(node.ops[0])](left, right))
+        except TypeError:
+            return UNKNOWN
+
+    def _item(self, node: ast.Subscript, source: PySource, scope: Scope) -> object:
+        whole, index = self.value(node.value, source, scope), self.value(node.slice, source, scope)
+        return whole[index] if isinstance(whole, tuple) and isinstance(index, int) and index < len(whole) else UNKNOWN
+
+    def _attribute(self, node: ast.Attribute, source: PySource, scope: Scope) -> object:
+        text = ast.unparse(node)
+        if text.endswith("version.hip"):
+            return "7.2"
+        if text.endswith(("version.cuda", "version.musa")):
+            return None
+        if node.attr in {"major", "minor"} and "arch" in text.lower():
+            return self._gpu.capability[node.attr == "minor"]
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return self._assigned(f"self.{node.attr}", source, scope)
+        return self._imported_attribute(node, source)
+
+    def _imported_attribute(self, node: ast.Attribute, source: PySource) -> object:
+        if not isinstance(node.value, ast.Name):
+            return UNKNOWN
+        for bound in source.imports.get(node.value.id, ()):
+            if bound.name == node.value.id:
+                module = self._program.module(f"{bound.module}.{bound.symbol}" if bound.symbol else bound.module)
+                return self._name(node.attr, module, ()) if module else UNKNOWN
+        return UNKNOWN
+
+    def _name(self, name: str, source: PySource, scope: Scope) -> object:
+        if name.startswith("import "):
+            return name.removeprefix("import ").split(".")[0] not in NVIDIA_PACKAGES
+        if name == "TYPE_CHECKING":
+            return False
+        known = self._platform(name)
+        if known is not None:
+            return known
+        if self._is_parameter(name, source, scope):
+            return UNKNOWN
+        if name in source.assigned:
+            return self._assigned(name, source, scope)
+        for bound in source.imports.get(name, ()):
+            if bound.name == name and within(scope, bound.scope) and bound.symbol:
+                module = self._defining(bound.module, bound.symbol)
+                return self._name(bound.symbol, module, ()) if module else UNKNOWN
+        return UNKNOWN
+
+    def _platform(self, name: str) -> Maybe:
+        plain = name.strip("_").lower()
+        if _TRUE.match(plain):
+            return True
+        if _FALSE.match(plain):
+            return False
+        gfx = _GFX.match(plain)
+        if gfx:
+            return self._gpu.gfx.startswith(gfx[1]) or (gfx[1] == "gfx95" and self._gpu.gfx == "gfx950")
+        return False if _NVIDIA_GENERATION.match(plain) else None
+
+    def _assigned(self, name: str, source: PySource, scope: Scope) -> object:
+        key = (name, source.path, scope)
+        if key not in self._names:
+            self._names[key] = UNKNOWN  # a name that is defined by itself
+            self._names[key] = self._agreed(name, source, scope)
+        return self._names[key]
+
+    def _agreed(self, name: str, source: PySource, scope: Scope) -> object:
+        """What the assignments that can have run on ROCm agree on."""
+        visible = self._visible(name, source, scope)
+        if name.startswith("self.") and all(isinstance(one.value, ast.Constant) for one in visible):
+            return UNKNOWN  # a default that others may change through the object
+        values = [self.value(one.value, source, one.scope) for one in visible]
+        first = values[0] if values else UNKNOWN
+        if isinstance(first, _Unknown) or any(isinstance(value, _Unknown) or value != first for value in values[1:]):
+            return UNKNOWN
+        return first
+
+    def _visible(self, name: str, source: PySource, scope: Scope) -> list[Assigned]:
+        given = source.assigned.get(name, [])
+        if name.startswith("self."):
+            mine = [one for one in given if one.scope[:1] == scope[:1]]
+        else:
+            depth = max((len(one.scope) for one in given if within(scope, one.scope)), default=-1)
+            mine = [one for one in given if len(one.scope) == depth and within(scope, one.scope)]
+        return [one for one in mine if not any(self._fails(test, source, one.scope) for test in one.tests)]
+
+    def _fails(self, test: Test, source: PySource, scope: Scope) -> bool:
+        value = self.truth(test.expr, source, scope)
+        return value is not None and value is not test.holds
+
+    def _is_parameter(self, name: str, source: PySource, scope: Scope) -> bool:
+        functions = (source.functions.get(scope[:end]) for end in range(1, len(scope) + 1))
+        return any(
+            name in {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs)}
+            for function in functions
+            if function
+        )
+
+    def _call(self, node: ast.Call, source: PySource, scope: Scope) -> object:
+        text = ast.unparse(node.func)
+        name = text.rpartition(".")[2]
+        if name == "get_device_capability":
+            return self._gpu.capability
+        if name == "get_device_sm":
+            return self._gpu.capability[0] * 10 + self._gpu.capability[1]
+        if text in {"torch.cuda.is_available", "cuda.is_available"}:
+            return True
+        if name == "bool" and len(node.args) == 1:
+            inner = self.truth(node.args[0], source, scope)
+            return UNKNOWN if inner is None else inner
+        if name == "find_spec" and node.args and isinstance(node.args[0], ast.Constant):
+            return None if str(node.args[0].value).split(".")[0] in NVIDIA_PACKAGES else UNKNOWN
+        if name.strip("_") in {"is_hip", "is_cuda", "is_rocm", "is_cuda_alike"} or not isinstance(
+            node.func, ast.Attribute
+        ):
+            return self._function(name, source, scope)
+        if text.startswith("self."):
+            return self._method(name, source, scope)
+        return UNKNOWN
+
+    def _function(self, name: str, source: PySource, scope: Scope) -> object:
+        for end in range(len(scope), -1, -1):
+            if (*scope[:end], name) in source.functions:
+                known = self._platform(name)
+                return known if known is not None else self._body((*scope[:end], name), source)
+        for bound in source.imports.get(name, ()):
+            if bound.name == name and bound.symbol and within(scope, bound.scope):
+                module = self._defining(bound.module, bound.symbol)
+                known = self._platform(bound.symbol)
+                return known if known is not None else self._function(bound.symbol, module, ()) if module else UNKNOWN
+        known = self._platform(name)
+        return UNKNOWN if known is None else known
+
+    def _method(self, name: str, source: PySource, scope: Scope) -> object:
+        key = (*scope[:1], name)
+        return self._body(key, source) if key in source.functions else UNKNOWN
+
+    def _body(self, key: Scope, source: PySource) -> object:
+        """What a function returns when its ifs are decided by the platform alone."""
+        known = (source.path, key)
+        if known not in self._bodies:
+            self._bodies[known] = UNKNOWN  # a function that calls itself
+            self._bodies[known] = self._returned(source.functions[key].body, source, key)
+        return self._bodies[known]
+
+    def _returned(self, body: list[ast.stmt], source: PySource, scope: Scope) -> object:
+        for statement in body:
+            match statement:
+                case ast.Return(value=value):
+                    return None if value is None else self.value(value, source, scope)
+                case ast.If():
+                    chosen = self.truth(statement.test, source, scope)
+                    if chosen is None:
+                        return UNKNOWN
+                    inner = statement.body if chosen else statement.orelse
+                    if any(isinstance(each, (ast.Return, ast.If)) for each in inner):
+                        return self._returned(inner, source, scope)
+                case ast.Expr() | ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign() | ast.Global():
+                    continue
+                case _:
+                    return UNKNOWN
+        return UNKNOWN
+
+    def _defining(self, module: str, symbol: str, hops: int = 4) -> PySource | None:
+        """The module that defines `symbol`, through packages that pass it on."""
+        source = self._program.module(module)
+        if source is None or hops == 0:
+            return None
+        if symbol in source.assigned or (symbol,) in source.functions:
+            return source
+        for bound in source.imports.get(symbol, ()):
+            if bound.name == symbol and bound.symbol and not bound.scope:
+                return self._defining(bound.module, bound.symbol, hops - 1)
+        for bound in source.imports.get("*", ()):
+            if found := self._defining(bound.module, symbol, hops - 1):
+                return found
+        return source

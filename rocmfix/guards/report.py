@@ -1,0 +1,115 @@
+"""Shows what the guards verbs found, in plain lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from rocmfix.guards.compile import BuildReport, Built, Came
+from rocmfix.guards.findings import Drift, Finding, Scan, unmoved
+from rocmfix.guards.make import NOT_CORRECT, Made
+from rocmfix.guards.prove import Proof
+
+_WIDE = 160
+
+
+def findings_json(found: Scan) -> str:
+    """`{"findings": [...]}`."""
+    return found.model_dump_json(indent=2, include={"findings"})
+
+
+def scan_lines(found: Scan, *, everything: bool) -> Iterator[str]:
+    """One block a file: what is in it, how ROCm comes to it; the rest as counts."""
+    shown = [each for each in found.findings if everything or each.is_dangerous]
+    yield from _blocks(shown)
+    counts = Counter("guarded" if each.guarded else f"reachable: {each.reachable.value}" for each in found.findings)
+    yield f"{len(found.findings)} CUDA-only lines in {found.source}: " + ", ".join(
+        f"{count} {name}" for name, count in counts.most_common()
+    )
+    if not everything:
+        yield "shown are those that ROCm compiles or may compile; --all shows every one, --json with its whole chain"
+
+
+def drift_lines(changed: Drift) -> Iterator[str]:
+    """What became dangerous; then what ceased to be, in short."""
+    yield f"dangerous on ROCm in {changed.after} and not in {changed.before}:"
+    yield from _short(changed.added) if changed.added else ["  nothing"]
+    if changed.gone:
+        yield f"no longer dangerous: {', '.join(sorted({unmoved(each.file) for each in changed.gone}))}"
+    files = len({each.file for each in changed.added})
+    certain = sum(each.reachable.value == "yes" for each in changed.added)
+    yield f"{len(changed.added)} new lines in {files} files, {certain} of them surely reached"
+
+
+def _blocks(findings: Iterable[Finding]) -> Iterator[str]:
+    for file, group in groupby(findings, key=lambda each: each.file):
+        lines = list(group)
+        yield file
+        yield from (f"  {each.line}: {each.include}{' (guarded)' if each.guarded else ''}" for each in lines)
+        first = lines[0]
+        yield _cut(f"  reachable: {first.reachable.value}{_when(first)}")
+        yield from (_cut(f"    {step}") for step in first.chain)
+        yield ""
+
+
+def _short(findings: Iterable[Finding]) -> Iterator[str]:
+    """One line a file, surely reached ones first."""
+    order = sorted(findings, key=lambda each: (each.reachable.value != "yes", each.file, each.line))
+    for (_, file), group in groupby(order, key=lambda each: (each.reachable.value != "yes", each.file)):
+        lines = list(group)
+        what = ", ".join(dict.fromkeys(each.include for each in lines))
+        mark = "yes" if lines[0].reachable.value == "yes" else "?"
+        yield _cut(f"  {mark:3} {unmoved(file)}:{lines[0].line}  {_cut(what, 70)}{_when(lines[0])}")
+
+
+def _when(finding: Finding) -> str:
+    if finding.condition:
+        return f", when {finding.condition}"
+    return f", {finding.gate}" if finding.gate else ""
+
+
+def build_lines(report: BuildReport) -> Iterator[str]:
+    """One line a compilation, failures last."""
+    yield f"compiled with {report.toolchain}"
+    order = [Came.COMPILED, Came.NOT_COMPILABLE, Came.FAILED]
+    yield from (
+        _built(each) for each in sorted(report.built, key=lambda each: (order.index(each.came), each.file, each.arch))
+    )
+    counts = Counter(each.came for each in report.built)
+    yield ", ".join(f"{counts[came]} {came.value}" for came in order)
+    if counts[Came.COMPILED]:
+        yield NOT_CORRECT
+
+
+def proof_lines(proof: Proof) -> Iterator[str]:
+    """Before, after, and what CUDA sees."""
+    yield f"{', '.join(proof.fixes)} on {proof.source}, with {proof.toolchain}"
+    yield "before"
+    yield from (f"  {_built(each)}" for each in proof.before)
+    yield "after"
+    yield from (f"  {_built(each)}" for each in proof.after)
+    changed = ", ".join(proof.cuda_changed)
+    yield f"CUDA: {'CHANGED in ' + changed if changed else 'the text without USE_ROCM is the same'}"
+    yield f"{'proved' if proof.holds else 'NOT proved'}. {NOT_CORRECT}"
+
+
+def _built(each: Built) -> str:
+    where = f" at {each.at}" if each.at else ""
+    said = f": {each.error}{where}" if each.error else f" ({each.kernels} instantiations, {each.seconds:.1f} s)"
+    return f"{each.came.value:18} {each.arch} {unmoved(each.file)} [{each.loader.rpartition('/')[2]}]{said}"
+
+
+def refusal_lines(made: Made) -> Iterator[str]:
+    """Why there is no guard."""
+    yield f"{made.file}: {made.refusal}"
+    yield from (f"  {obstacle}" for obstacle in made.obstacles)
+
+
+def patch_name(made: Made) -> str:
+    """A file name for the patch, without a number: order is the catalogue's business."""
+    return f"guard_{made.file.rpartition('/')[2].partition('.')[0]}.patch"
+
+
+def _cut(text: str, width: int = _WIDE) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

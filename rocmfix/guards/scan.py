@@ -1,0 +1,116 @@
+"""Scans a tree: every CUDA-only line, whether it is guarded, and whether ROCm ever compiles it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rocmfix.guards.chain import Inclusion, Sources, inclusions
+from rocmfix.guards.conditionals import HIP
+from rocmfix.guards.constructs import constructs
+from rocmfix.guards.findings import Finding, Scan
+from rocmfix.guards.headers import cuda_only
+from rocmfix.guards.loaders import loaders
+from rocmfix.guards.program import Program, uncollected
+from rocmfix.guards.reach import Reach, Reachability, Reachable
+from rocmfix.tree import Tree
+
+_BEST = (Reachable.YES, Reachable.UNKNOWN, Reachable.NO)
+
+
+@dataclass
+class CudaLine:
+    """One CUDA-only include and the compilations that come to it."""
+
+    file: str
+    line: int
+    include: str
+    active: bool = False
+    via: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each file compiled, the headers that lead to this line, nearest first."""
+
+
+def scan(tree: Tree) -> Scan:
+    """Includes, constructs and reachability of one tree."""
+    with uncollected():
+        return _scanned(tree)
+
+
+def _scanned(tree: Tree) -> Scan:
+    sources = Sources(tree)
+    lines = cuda_lines(sources)
+    reached = reach_of_files(tree, sources)
+    found = [_finding(sources, line, reached) for line in lines]
+    found += _constructs(sources, reached)
+    return Scan(
+        source=tree.source, findings=tuple(sorted(found, key=lambda each: (each.file, each.line, each.include)))
+    )
+
+
+def cuda_lines(sources: Sources) -> list[CudaLine]:
+    """Every CUDA-only include of the tree, with what a compiler with USE_ROCM makes of it."""
+    lines: dict[tuple[str, int], CudaLine] = {}
+    for root in sources.files:
+        for met in inclusions(sources, root, HIP):
+            if met.found is None and cuda_only(met.name):
+                key = (met.hop.file, met.hop.line)
+                line = lines.setdefault(key, CudaLine(*key, met.name))
+                _note(line, root, met)
+    return list(lines.values())
+
+
+def _note(line: CudaLine, root: str, met: Inclusion) -> None:
+    if met.active is not False:
+        line.active = True
+        line.via.setdefault(root, tuple(hop.file for hop in reversed(met.via)))
+
+
+def reach_of_files(tree: Tree, sources: Sources) -> dict[str, Reach]:
+    """For each file that a loader names, the best answer among its loaders."""
+    program = Program(tree)
+    climb = Reachability(program)
+    best: dict[str, Reach] = {}
+    for loader in loaders(program, sources):
+        answer = climb.of(loader)
+        for file in loader.files:
+            best[file] = min((answer, best.get(file, answer)), key=_rank)
+    return best
+
+
+def _rank(reach: Reach) -> tuple[int, int]:
+    return (_BEST.index(reach.reachable), len(reach.conditions))
+
+
+def _finding(sources: Sources, line: CudaLine, reached: dict[str, Reach]) -> Finding:
+    roots = [root for root in line.via if root in reached] if line.active else [line.file]
+    root = min(roots, key=lambda each: _rank(reached[each]) if each in reached else (len(_BEST), 0), default=line.file)
+    reach = reached.get(root) or Reach(Reachable.UNKNOWN, (), "no loader call names a file that includes it")
+    return _told(
+        sources, line.file, line.line, line.include, reach, guarded=not line.active, via=line.via.get(root, ())
+    )
+
+
+def _told(  # noqa: PLR0913 - one record's fields
+    sources: Sources, file: str, line: int, include: str, reach: Reach, *, guarded: bool, via: tuple[str, ...]
+) -> Finding:
+    return Finding(
+        file=sources.shown(file),
+        line=line,
+        include=include,
+        guarded=guarded,
+        reachable=reach.reachable,
+        chain=(*(sources.shown(header) for header in via), *reach.chain),
+        gate=reach.gate or None,
+        condition=" and ".join(reach.conditions) or None,
+    )
+
+
+def _constructs(sources: Sources, reached: dict[str, Reach]) -> Iterator[Finding]:
+    """CUDA-only language in files that a loader names; in what nobody loads it harms nobody."""
+    for file, reach in reached.items():
+        if reach.reachable is not Reachable.NO:
+            for met in constructs(sources, file):
+                include = (
+                    f"{met.construct.name}: {met.text}" if met.construct.name != "inline PTX" else met.construct.name
+                )
+                yield _told(sources, file, met.line, include, reach, guarded=False, via=())

@@ -1,0 +1,54 @@
+"""Runs compilers on text: a folder of its own, gone afterwards, and the time it took."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocmfix.system.process import Ran, run
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A finished compiler run."""
+
+    ran: Ran
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the compiler was content."""
+        return self.ran.code == 0
+
+
+def find_program(*names: str) -> str | None:
+    """The first of `names` that can be run: a path as it is, a bare name by PATH."""
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+@contextlib.contextmanager
+def workspace() -> Iterator[Path]:
+    """An empty folder that is gone when the block ends."""
+    folder = Path(tempfile.mkdtemp(prefix="rocmfix-compile-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def compile_file(argv: Sequence[str], *, cwd: Path, timeout: float = 900) -> Compiled:
+    """Run one compiler command in English, so that its messages can be read."""
+    started = time.monotonic()
+    ran = run(argv, cwd=cwd, env={**os.environ, "LC_ALL": "C"}, timeout=timeout)
+    return Compiled(ran, time.monotonic() - started)
+
+
+def processors() -> int:
+    """How many compilers may run at once."""
+    return len(os.sched_getaffinity(0))

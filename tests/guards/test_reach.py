@@ -1,0 +1,208 @@
+"""Whether ROCm ever has a file compiled: loader calls, gates, callers."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from rocmfix.guards.chain import Sources
+from rocmfix.guards.loaders import loaders
+from rocmfix.guards.program import Program
+from rocmfix.guards.reach import Reach, Reachability, Reachable
+from rocmfix.tree import MemoryTree
+
+ROOT = "python/sglang"
+LOADER = """
+    import torch
+    from sglang.jit_kernel.utils import load_jit
+
+    def _module(n: int):
+        return load_jit("k", cuda_files=["moe/k.cuh"], cuda_wrappers=[("k", f"K<{n}>::run")])
+
+    def run_k(x):
+        return _module(x.shape[0]).k(x)
+"""
+UTILS = """
+    import torch
+    from functools import lru_cache, partial
+
+    def is_hip() -> bool:
+        return torch.version.hip is not None
+
+    def is_cuda():
+        return torch.cuda.is_available() and torch.version.cuda is not None
+
+    def _check(majors):
+        if not is_cuda():
+            return False
+        return torch.cuda.get_device_capability()[0] in majors
+
+    fancy_supported = lru_cache(maxsize=1)(partial(_check, majors=[10]))
+"""
+
+
+def reach(layer: str, loader: str = LOADER, **more: str) -> Reach:
+    """The answer for k.cuh, which `layer` uses; a model uses the layer."""
+    files = {
+        f"{ROOT}/jit_kernel/k.py": loader,
+        f"{ROOT}/jit_kernel/utils.py": "def load_jit(*args, cuda_files=None): ...",
+        f"{ROOT}/srt/utils/__init__.py": "from sglang.srt.utils.common import *",
+        f"{ROOT}/srt/utils/common.py": UTILS,
+        f"{ROOT}/srt/layers/layer.py": layer,
+        f"{ROOT}/srt/models/model.py": "from sglang.srt.layers.layer import Layer\nEntryClass = Layer\n",
+    } | {f"{ROOT}/srt/{name.replace('__', '/')}.py": text for name, text in more.items()}
+    tree = MemoryTree(
+        {path: textwrap.dedent(text).encode() for path, text in files.items()}
+        | {f"{ROOT}/jit_kernel/csrc/moe/k.cuh": b"#include <cuda.h>\n", f"{ROOT}/jit_kernel/include/x.cuh": b""}
+    )
+    program, sources = Program(tree), Sources(tree)
+    (loader_call,) = loaders(program, sources)
+    assert loader_call.files == (f"{ROOT}/jit_kernel/csrc/moe/k.cuh",)
+    return Reachability(program).of(loader_call)
+
+
+def layer(body: str, head: str = "") -> str:
+    lines = ["from sglang.srt.utils import is_cuda, is_hip", *textwrap.dedent(head).splitlines(), "", "class Layer:"]
+    return "\n".join(lines) + "\n" + textwrap.indent(textwrap.dedent(body), "    ")
+
+
+IMPORT = "from sglang.jit_kernel.k import run_k"
+
+
+def test_an_open_way_is_told_call_by_call() -> None:
+    answer = reach(layer("def forward(self, x):\n    return run_k(x)", IMPORT))
+    assert answer.reachable is Reachable.YES
+    assert [step.removeprefix(f"{ROOT}/") for step in answer.chain] == [
+        "jit_kernel/k.py:6 _module",
+        "jit_kernel/k.py:9 run_k",
+        "srt/layers/layer.py:6 Layer.forward",
+        "srt/models/model.py:2 module level",
+        "srt/models/model.py (runs on every platform)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "head"),
+    [
+        ("def forward(self, x):\n    if is_cuda():\n        return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if not is_hip():\n        return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_hip():\n        return x\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    assert is_cuda()\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    return run_k(x) if _is_cuda else x", f"{IMPORT}\n_is_cuda = is_cuda()"),
+        ("def forward(self, x):\n    return _is_cuda and x.ok and run_k(x)", f"{IMPORT}\n_is_cuda = is_cuda()"),
+        ("def forward(self, x):\n    return run_k(x)", f"if is_cuda():\n    {IMPORT}"),
+        ("def forward(self, x):\n    import flashinfer\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if FUSE:\n        return run_k(x)", f"{IMPORT}\nFUSE = ENV.get() and not is_hip()"),
+        ("def forward(self, x):\n    use = is_cuda() and x.ok\n    if use:\n        return run_k(x)", IMPORT),
+        ("def __init__(self):\n    self.fuse = is_cuda()\ndef forward(self, x):\n    if self.fuse:\n        return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if can(x):\n        return run_k(x)", f"{IMPORT}\ndef can(x):\n    return x.ok and is_cuda()"),
+        ("def forward(self, x):\n    if can(x):\n        return run_k(x)", f"{IMPORT}\ndef can(x):\n    if is_hip():\n        return False\n    return x.ok"),
+        ("def forward(self, x):\n    if fancy_supported():\n        return run_k(x)", f"{IMPORT}\nfrom sglang.srt.utils import is_sm100_supported as fancy_supported"),
+        ("def forward(self, x):\n    if torch.cuda.get_device_capability()[0] >= 10:\n        return run_k(x)", IMPORT),
+        ("def forward_npu(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward_hip(self, x):\n    return x\ndef forward_cuda(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_cuda():\n        self._go(x)\ndef _go(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    return x", ""),
+    ],
+)  # fmt: skip
+def test_a_gate_that_rocm_does_not_pass_is_found(body: str, head: str) -> None:
+    answer = reach(layer(body, head))
+    assert answer.reachable is Reachable.NO
+    assert answer.gate
+
+
+@pytest.mark.parametrize(
+    ("body", "head"),
+    [
+        ("def forward(self, x):\n    if x.is_cuda:\n        return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if torch.cuda.get_device_capability()[0] >= 9:\n        return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_cuda() or is_hip():\n        return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_cuda():\n        return x\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    try:\n        import flashinfer\n    except ImportError:\n        flashinfer = None\n    return run_k(x)", IMPORT),
+        ("def forward(self, x, mode=None):\n    if mode is None:\n        return x\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    found = None\n    for found in x:\n        pass\n    if found is None:\n        return x\n    return run_k(x)", IMPORT),
+        ("fuse = False\ndef forward(self, x):\n    if self.fuse:\n        return run_k(x)", IMPORT),
+        ("def __init__(self):\n    self.fuse = False\ndef forward(self, x):\n    if self.fuse:\n        return run_k(x)", IMPORT),
+        ("def forward_cuda(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward_hip(self, x):\n    return self.forward_cuda(x)\ndef forward_cuda(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    from sglang.jit_kernel import k\n    return k.run_k(x)", ""),
+        ("def forward(self, x):\n    if DONE:\n        return run_k(x)\ndef set(self):\n    global DONE\n    DONE = True", f"{IMPORT}\nDONE = False"),
+    ],
+)  # fmt: skip
+def test_a_gate_that_rocm_passes_or_may_pass_is_no_gate(body: str, head: str) -> None:
+    assert reach(layer(body, head)).reachable is Reachable.YES
+
+
+@pytest.mark.parametrize(
+    ("test", "condition"),
+    [
+        ("self.speculative_num_steps > 3", "depth >= 4"),
+        ("speculative_num_steps >= 4", "depth >= 4"),
+        ("not (use_aiter and bias is not None)", "not (use_aiter and bias is not None)"),
+        ("envs.SGLANG_FUSE.get()", "envs.SGLANG_FUSE.get()"),
+        ("is_gfx95_supported()", "is_gfx95_supported()"),
+    ],
+)
+def test_what_hangs_on_the_user_is_a_condition(test: str, condition: str) -> None:
+    answer = reach(layer(f"def forward(self, x, use_aiter, bias):\n    if {test}:\n        return run_k(x)", IMPORT))
+    assert answer.reachable is Reachable.YES
+    assert answer.conditions == (condition,)
+
+
+def test_a_shape_is_no_condition_worth_telling() -> None:
+    answer = reach(layer("def forward(self, x):\n    if x.shape[0] > 4:\n        return run_k(x)", IMPORT))
+    assert answer.conditions == ()
+
+
+def test_one_open_way_beside_a_closed_one_is_enough() -> None:
+    body = "def forward(self, x):\n    if is_cuda():\n        return run_k(x)\n    if x.slow:\n        return run_k(x)"
+    assert reach(layer(body, IMPORT)).reachable is Reachable.YES
+
+
+def test_a_registered_function_is_an_entry() -> None:
+    text = f'{IMPORT}\n@register("mla")\ndef create(x):\n    return run_k(x)\n'
+    answer = reach("class Layer: ...", layers__registry=text)
+    assert (answer.reachable, answer.conditions) == (Reachable.YES, ("register('mla')",))
+
+
+def test_a_name_that_is_only_written_down_somewhere_cannot_be_told() -> None:
+    answer = reach("class Layer: ...", layers__table="LAZY = {'run_k': 'sglang.jit_kernel.k'}")
+    assert answer.reachable is Reachable.UNKNOWN
+    assert "run_k" in answer.gate
+
+
+def test_tests_and_benchmarks_are_no_callers() -> None:
+    answer = reach("class Layer: ...", tests__test_k=f"{IMPORT}\nrun_k(1)", benchmark__b=f"{IMPORT}\nrun_k(1)")
+    assert (answer.reachable, answer.gate) == (Reachable.NO, "nothing that a server runs calls run_k")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        'cuda_files=["moe/k.cuh"]',
+        "cuda_files=[NAME]",
+        'cuda_files=[f"moe/{n}.cuh"]',
+        "cuda_files=files",
+        'sources=[HERE + "/csrc/moe/k.cuh"]',
+    ],
+)
+def test_the_file_is_found_however_it_is_named(files: str) -> None:
+    loader = f"""
+        from sglang.jit_kernel.utils import load_jit
+
+        NAME = "moe/k.cuh"
+        HERE = "x"
+
+        def run_k(n):
+            files = [NAME]
+            return load_jit("k", {files})
+    """
+    assert reach(layer("def forward(self, x):\n    return run_k(x)", IMPORT), loader).reachable is Reachable.YES
+
+
+def test_a_file_that_is_no_python_has_nothing_in_it() -> None:
+    assert (
+        reach(layer("def forward(self, x):\n    return run_k(x)", IMPORT), layers__broken="def run_k(:").reachable
+        is Reachable.YES
+    )

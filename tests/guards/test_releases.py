@@ -1,0 +1,195 @@
+"""The scan and the gate on real releases, judged by the real preprocessor and the real compiler."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from rocmfix.catalog import Variant, load
+from rocmfix.guards.chain import SUFFIXES, Sources, inclusions
+from rocmfix.guards.compile import Came, Kernels, build
+from rocmfix.guards.conditionals import HIP
+from rocmfix.guards.headers import cuda_only
+from rocmfix.guards.loaders import loaders
+from rocmfix.guards.make import make
+from rocmfix.guards.program import Program
+from rocmfix.guards.reach import Reachability, Reachable
+from rocmfix.guards.same import same_for_cuda
+from rocmfix.guards.scan import scan
+from rocmfix.guards.toolchain import ARCHITECTURES, Toolchain
+from rocmfix.hunks import Applied, apply_changes
+from rocmfix.patchfile import Patch
+from rocmfix.system.files import Copied, write_out
+from rocmfix.tree import Overlay, Tree
+
+pytestmark = pytest.mark.upstream
+Open = Callable[[str], Tree]
+RELEASES = [
+    "0.5.8",
+    "0.5.8.post1",
+    "0.5.9",
+    "0.5.10",
+    "0.5.10.post1",
+    "0.5.11",
+    "0.5.12",
+    "0.5.12.post1",
+    "0.5.13",
+    "0.5.13.post1",
+    "0.5.14",
+    "0.5.15",
+    "0.5.15.post1",
+    "0.5.16",
+    "0.5.17",
+    "0.5.18",
+    "0.5.19",
+    "0.5.20",
+    "0.5.21",
+    "0.5.22",
+    "0.5.23",
+]
+Line = tuple[str, int, str]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_scan_agrees_with_the_real_preprocessor_on_every_file(
+    release: str, release_tree: Open, hip: Toolchain, tmp_path: Path
+) -> None:
+    """Precision and recall of the include scan are one: no line more, no line less, in host and device pass."""
+    sources = Sources(release_tree(release))
+    write_out(tmp_path, (Copied(path, sources.text(path).encode()) for path in sources.files))
+    _stub(sources, tmp_path)
+    with ThreadPoolExecutor() as pool:
+        truths = list(pool.map(lambda path: _preprocessed(path, _folders(sources, path), hip, tmp_path), sources.files))
+    for path, truth in zip(sources.files, truths, strict=True):
+        met = {
+            (each.hop.file, each.hop.line, each.name)
+            for each in inclusions(sources, path, HIP)
+            if each.found is None and each.active is not False and cuda_only(each.name)
+        }
+        assert met == {line for line in truth if sources.resolve(line[2], line[0], quoted=True) is None}, path
+
+
+def _stub(sources: Sources, folder: Path) -> None:
+    """Empty files for every header that is not the tree's."""
+    for path in sources.files:
+        for each in inclusions(sources, path, dict.fromkeys(HIP)):
+            if each.found is None and ".." not in each.name:
+                stub = folder / "stubs" / each.name
+                stub.parent.mkdir(parents=True, exist_ok=True)
+                stub.touch()
+
+
+def _folders(sources: Sources, path: str) -> list[str]:
+    """Where this file's headers are: the kernels' include folders, those a loader adds for it, then the stubs."""
+    added = {
+        each.found.removesuffix("/" + each.name): None
+        for each in inclusions(sources, path, dict.fromkeys(HIP))
+        if each.found and each.found.endswith("/" + each.name)
+    }
+    return [*(f"{root}/include" for root in sources.kernel_roots), *added, "stubs"]
+
+
+def _preprocessed(path: str, folders: list[str], hip: Toolchain, cwd: Path) -> set[Line]:
+    argv = [
+        hip.command[0], "-E", "-dI", "-x", "hip", "-std=c++20", "-DUSE_ROCM", "-D__HIP_PLATFORM_AMD__=1",
+        "-DHIP_FP8_TYPE_FNUZ=1", "--offload-arch=gfx942", "--cuda-device-only",
+        "-nogpuinc", "-nogpulib", "-nostdinc", "-nostdinc++", "-w",
+        *(f"-I{folder}" for folder in folders), path,
+    ]  # fmt: skip
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, errors="replace", check=False)
+    assert "file not found" not in done.stderr, done.stderr
+    return set(_included(done.stdout))
+
+
+def _included(text: str) -> Iterator[Line]:
+    file, line = "", 0
+    for each in text.split("\n"):
+        if marker := re.match(r'# (\d+) "([^"]+)"', each):
+            line, file = int(marker[1]), posixpath.normpath(marker[2])
+            continue
+        found = re.match(r'#include(?:_next)? [<"]([^>"]+)[>"] /\* clang -E -dI', each)
+        if found and cuda_only(found[1]) and not file.startswith("stubs/"):
+            yield file, line, found[1]
+        line += 1
+
+
+ALWAYS = (
+    ("fused_metadata_copy.cuh", "0.5.9", "0.5.23"),
+    ("topk_v2.cuh", "0.5.15", "0.5.15"),
+    ("moe_topk_sigmoid.cuh", "0.5.16", "0.5.23"),
+    ("hisparse.cuh", "0.5.12", "0.5.23"),
+    ("runtime.cuh", "0.5.9", "0.5.12"),
+)
+"""Files that ROCm is known to reach (sglang#29373, sglang#30506, and the loader calls), with the releases that show it."""
+
+
+@pytest.mark.parametrize("release", ["0.5.9", "0.5.12", "0.5.14", "0.5.15", "0.5.16", "0.5.23"])
+def test_files_that_rocm_is_known_to_reach_are_never_called_out_of_reach(release: str, release_tree: Open) -> None:
+    found = scan(release_tree(release))
+    dangerous = [each for each in found.findings if not each.guarded]
+    for name, since, until in ALWAYS:
+        if Version(since) <= Version(release) <= Version(until):
+            answers = {each.reachable for each in dangerous if each.file.endswith("/" + name)}
+            assert Reachable.NO not in answers, name
+
+
+@pytest.mark.parametrize("release", ["0.5.14", "0.5.23"])
+def test_the_scan_cannot_tell_for_one_loader_in_five_at_most(release: str, release_tree: Open) -> None:
+    program, sources = Program(release_tree(release)), Sources(release_tree(release))
+    climb = Reachability(program)
+    answers = [climb.of(loader).reachable for loader in loaders(program, sources)]
+    assert len(answers) > 80
+    assert answers.count(Reachable.UNKNOWN) * 5 <= len(answers)
+
+
+def test_the_fused_copy_is_reached_from_depth_4_on(release_tree: Open) -> None:
+    (each,) = [each for each in scan(release_tree("0.5.14")).findings if each.file.endswith("/fused_metadata_copy.cuh")]
+    assert (each.line, each.include, each.guarded, each.reachable) == (38, "cuda_runtime.h", False, Reachable.YES)
+    assert "depth >= 4" in str(each.condition)
+    assert any("speculative" in step for step in each.chain)
+
+
+def _guards() -> list[tuple[Variant, Patch]]:
+    """The shipped variants that change C++ files and nothing else."""
+    return [
+        (variant, patches.patch(variant))
+        for patches, fix in load().fixes()
+        for variant in fix.variant
+        if all(path.endswith(SUFFIXES) for path in patches.patch(variant).paths)
+    ]
+
+
+@pytest.mark.parametrize(("variant", "patch"), _guards(), ids=lambda each: getattr(each, "file", ""))
+def test_a_shipped_guard_turns_the_real_error_into_a_build(
+    variant: Variant, patch: Patch, release_tree: Open, hip: Toolchain
+) -> None:
+    """Unpatched: hipcc's own error. Patched: every instantiation builds. CUDA: the same text."""
+    tree = release_tree(variant.since)
+    applied = apply_changes(patch.changes, tree.read)
+    assert isinstance(applied, Applied)
+    before = Kernels(tree)
+    files = before.named(patch.paths)
+    broken = build(before, files, ARCHITECTURES[:1], hip)
+    assert {(each.came, each.error) for each in broken.built} == {(Came.FAILED, "'cuda_runtime.h' file not found")}
+    mended = build(Kernels(Overlay(tree, applied.files), like=before), files, ARCHITECTURES, hip)
+    assert {(each.came, each.error) for each in mended.built} == {(Came.COMPILED, None)}
+    assert {each.kernels for each in mended.built} == {12, 4}
+    for path in patch.paths:
+        assert same_for_cuda(before.sources.text(path), (applied.files[path] or b"").decode())
+
+
+def test_make_finds_a_guard_equal_in_effect_to_the_shipped_one(release_tree: Open, hip: Toolchain) -> None:
+    kernels = Kernels(release_tree("0.5.14"))
+    (file,) = kernels.named(["fused_metadata_copy.cuh"])
+    made = make(kernels, file, ["gfx950"], hip)
+    assert made.patch
+    added = [line for line in made.patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in {"+++", "---"}]
+    assert added == ["+#ifndef USE_ROCM", "+#endif"]
+    assert all(each.came is Came.COMPILED for each in made.built)

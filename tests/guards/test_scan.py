@@ -1,0 +1,144 @@
+"""A whole scan: findings, what changed between two trees, and what the verb prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rocmfix.cli import main
+from rocmfix.guards.findings import drift
+from rocmfix.guards.reach import Reachable
+from rocmfix.guards.report import drift_lines, scan_lines
+from rocmfix.guards.scan import scan
+from rocmfix.tree import MemoryTree
+from tests.guards.kernels import CALLER, FILE, LOADER, ROOT, tree
+
+HEADER = f"{ROOT}/include/sgl_kernel/b.cuh"
+KERNEL = """\
+#include <sgl_kernel/b.cuh>
+#ifndef USE_ROCM
+#include <cuda_fp16.h>
+#endif
+#include <cuda_runtime.h>
+"""
+
+
+def small(kernel: str = KERNEL, **more: str) -> MemoryTree:
+    return tree(kernel, **({"include__sgl_kernel__b.cuh": "#include <cub/cub.cuh>\n"} | more))
+
+
+def test_every_cuda_only_include_is_found_with_its_state_and_its_way() -> None:
+    found = scan(small()).findings
+    assert [(each.file, each.line, each.include, each.guarded, each.reachable.value) for each in found] == [
+        (FILE, 3, "cuda_fp16.h", True, "yes"),
+        (FILE, 5, "cuda_runtime.h", False, "yes"),
+        (HEADER, 1, "cub/cub.cuh", False, "yes"),
+    ]
+    assert found[2].chain[:2] == (FILE, f"{ROOT}/k.py:11 module")
+
+
+def test_a_constructs_finding_says_what_it_is() -> None:
+    found = scan(small("cudaFuncSetAttribute(f);\n")).findings
+    assert [(each.line, each.include) for each in found if each.file == FILE] == [
+        (1, "CUDA call: cudaFuncSetAttribute")
+    ]
+
+
+def test_a_file_that_nobody_loads_cannot_be_told() -> None:
+    (each,) = [
+        each for each in scan(small(**{"csrc__alone.cuh": "#include <cuda.h>\n"})).findings if "alone" in each.file
+    ]
+    assert (each.reachable, each.gate) == (Reachable.UNKNOWN, "no loader call names a file that includes it")
+
+
+def test_a_header_is_as_reachable_as_the_best_of_its_includers() -> None:
+    gated = LOADER.replace("k.cuh", "other.cuh").replace("def module", "def other")
+    more = {"other.py": gated, "csrc__other.cuh": "#include <sgl_kernel/b.cuh>\n"}
+    found = [each for each in scan(small("int a;\n", **more)).findings if each.file == HEADER]
+    assert [each.reachable for each in found] == [Reachable.NO]
+
+
+def test_drift_is_what_became_dangerous_wherever_it_moved() -> None:
+    before, after = scan(small()), scan(small(KERNEL.replace("#ifndef USE_ROCM", "#if 1")))
+    changed = drift(before, after)
+    assert [(each.file, each.include) for each in changed.added] == [(FILE, "cuda_fp16.h")]
+    assert changed.gone == ()
+    moved = MemoryTree({path.replace("jit_kernel", "kernels/jit"): data for path, data in small().files.items()})
+    again = drift(before, scan(moved))
+    assert not again.added
+
+
+def test_a_line_that_is_guarded_now_is_gone() -> None:
+    mended = KERNEL.replace("#endif\n", "").replace("cuda_runtime.h>\n", "cuda_runtime.h>\n#endif\n")
+    changed = drift(scan(small()), scan(small(mended)))
+    assert [each.include for each in changed.gone] == ["cuda_runtime.h"]
+    assert "no longer dangerous: k.cuh" in "\n".join(drift_lines(changed))
+
+
+def test_what_is_guarded_is_counted_and_shown_on_demand() -> None:
+    found = scan(small())
+    assert "cuda_fp16.h" not in "\n".join(scan_lines(found, everything=False))
+    assert "3: cuda_fp16.h (guarded)" in "\n".join(scan_lines(found, everything=True))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The small tree on disk."""
+    for path, data in (
+        dict(small().files)
+        | {
+            "python/sglang/version.py": b'__version__ = "0.5.14"\n',
+            "python/sglang/__init__.py": b"",
+            "python/sglang/srt/server_args.py": b"",
+        }
+    ).items():
+        target = tmp_path / "tree" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return tmp_path / "tree"
+
+
+def test_json_is_findings_with_every_field(folder: Path) -> None:
+    done = CliRunner().invoke(main, ["guards", "scan", str(folder), "--json"], catch_exceptions=False)
+    findings = json.loads(done.stdout)["findings"]
+    assert set(findings[0]) == {"file", "line", "include", "guarded", "reachable", "chain", "gate", "condition"}
+    assert {each["reachable"] for each in findings} <= {"yes", "no", "unknown"}
+
+
+def test_scan_against_itself_has_nothing_new(folder: Path) -> None:
+    done = CliRunner().invoke(main, ["guards", "scan", str(folder), "--against", str(folder)], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "  nothing\n" in done.stdout
+
+
+def test_compile_without_a_compiler_exits_6_and_says_not_compiled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    done = CliRunner().invoke(main, ["guards", "compile", str(folder)])
+    assert done.exit_code == 6
+    assert "not compiled" in done.stderr
+    assert "ci/hip-toolchain" in done.stderr
+
+
+def test_the_caller_in_these_tests_is_what_makes_it_reachable() -> None:
+    files = dict(small().files)
+    del files["python/sglang/srt/models/m.py"]
+    assert CALLER
+    assert {each.reachable for each in scan(MemoryTree(files)).findings} == {Reachable.NO}
+
+
+def test_check_compile_without_a_compiler_is_not_ok(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    done = CliRunner().invoke(main, ["check", str(folder), "--compile"])
+    assert done.exit_code == 6
+    assert "not compiled" in done.stderr
+
+
+def test_check_compile_has_no_json(folder: Path) -> None:
+    done = CliRunner().invoke(main, ["check", str(folder), "--compile", "--json"])
+    assert done.exit_code == 2
+    assert "rocmfix guards compile" in done.stderr
