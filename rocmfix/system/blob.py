@@ -17,9 +17,7 @@ _TRIES = 4
 class Blob(io.RawIOBase):
     """Reads a blob from front to back. `count` is what came over the wire, including what a cut made us ask again."""
 
-    def __init__(
-        self, open_at: Callable[[int], requests.Response], size: int, pause: Callable[[float], None]
-    ) -> None:
+    def __init__(self, open_at: Callable[[int], requests.Response], size: int, pause: Callable[[float], None]) -> None:
         self._open_at = open_at
         self._size = size
         self._pause = pause

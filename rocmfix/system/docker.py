@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -63,7 +64,7 @@ class Engine:
     """A connection to one engine. Errors come out as EngineError with what to do about them."""
 
     def __init__(self, client: docker.DockerClient) -> None:
-        self._api = client.api
+        self._api: Any = client.api
 
     @classmethod
     def connect(cls) -> Engine:
@@ -113,9 +114,7 @@ class Engine:
                 listen(_event(said))
         found = self.image(str(reference))
         if found is None:
-            raise EngineError(
-                f"{reference} was pulled and is not there", hint="docker images; then try again"
-            )
+            raise EngineError(f"{reference} was pulled and is not there", hint="docker images; then try again")
         return found
 
     @contextmanager
@@ -136,7 +135,7 @@ class Engine:
         lines: list[str] = []
         with translated("build"):
             stream = self._api.build(
-                fileobj=_BytesFile(context), custom_context=True, decode=True, rm=True, forcerm=True,
+                fileobj=io.BytesIO(context), custom_context=True, decode=True, rm=True, forcerm=True,
                 network_mode="none", use_config_proxy=False,
             )  # fmt: skip
             for said in stream:
@@ -225,19 +224,3 @@ def _refuse_error(said: Mapping[str, Any], doing: str) -> None:
 
 def _run_id() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
-
-
-class _BytesFile:
-    """Bytes with a read method: all the SDK asks of a context."""
-
-    def __init__(self, data: bytes) -> None:
-        self._view = memoryview(data)
-
-    def read(self, size: int = -1) -> bytes:
-        size = len(self._view) if size is None or size < 0 else size
-        taken, self._view = self._view[:size], self._view[size:]
-        return bytes(taken)
-
-    def __iter__(self) -> Iterator[bytes]:
-        while chunk := self.read(1 << 20):
-            yield chunk

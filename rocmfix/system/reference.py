@@ -77,9 +77,7 @@ def parse_reference(text: str) -> Reference:
     if not _HOST.fullmatch(registry):
         raise ValueError(f"not a registry: {registry[:80]!r}")
     if len(repository) > 255 or not all(_COMPONENT.fullmatch(part) for part in repository.split("/")):
-        raise ValueError(
-            f"not a repository: {repository[:80]!r} (lower case, digits, and single . _ - within)"
-        )
+        raise ValueError(f"not a repository: {repository[:80]!r} (lower case, digits, and single . _ - within)")
     return Reference(registry, repository, tag or (None if digest else "latest"), digest or None)
 
 

@@ -225,9 +225,7 @@ def stored_credentials(registry: str) -> Credentials | None:
     found = docker_auth.resolve_authconfig(config, None if registry == HUB else registry)
     if not found or not (found.get("username") or found.get("Username")):
         return None
-    return Credentials(
-        found.get("username") or found["Username"], found.get("password") or found.get("Password") or ""
-    )
+    return Credentials(found.get("username") or found["Username"], found.get("password") or found.get("Password") or "")
 
 
 def reason_of(error: Exception) -> str:
