@@ -157,7 +157,7 @@ def load(name: str, folder: Path | None = None) -> Flavour:
         near = difflib.get_close_matches(name, known) or known
         raise CatalogError(f"no flavour is called {name[:80]!r}", hint=f"there are: {', '.join(near)}")
     path = (folder or default_folder()) / "flavours" / f"{name}.toml"
-    flavour = _read(path, lambda table: Flavour(name=name, **table))
+    flavour: Flavour = _read(path, lambda table: Flavour(name=name, **table))
     features(flavour, folder)
     return flavour
 

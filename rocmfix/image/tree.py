@@ -127,7 +127,7 @@ def read_tree(container: Container, layout: Layout, source: str) -> ImageTree:
 
 def locate(container: Container, env: Mapping[str, str], source: str) -> Layout:
     """Find sglang and AITER in a container. Raises SourceError when there is no sglang."""
-    installed = [path for path in _site_packages(env) if _is_package(container, path)]
+    installed = [path for path in _site_packages(container, env) if _is_package(container, path)]
     checkouts = [f"{root}/{PACKAGE}" for root in _CHECKOUTS if _is_package(container, f"{root}/{PACKAGE}")]
     found = [*checkouts, *installed]
     if not found:
@@ -136,10 +136,10 @@ def locate(container: Container, env: Mapping[str, str], source: str) -> Layout:
             details=(f"looked in {', '.join(_CHECKOUTS)} and the site-packages of its Python",),
             hint="name an image of sglang (rocmfix tags resolve lmsysorg/sglang:TAG), or another base",
         )
-    aiter = next((root for root in _AITER if container.stat(f"{root}/aiter")), None)
+    kernels = next((root for root in _AITER if container.stat(f"{root}/aiter")), None)
     return Layout(
         package=container.resolve(found[0]),
-        aiter=container.resolve(aiter) if aiter else None,
+        aiter=container.resolve(kernels) if kernels else None,
         shadow=installed[0] if checkouts and installed else None,
     )
 
@@ -149,10 +149,10 @@ def _is_package(container: Container, path: str) -> bool:
     return found is not None and (found.is_directory or found.link is not None)
 
 
-def _site_packages(env: Mapping[str, str]) -> Iterable[str]:
+def _site_packages(container: Container, env: Mapping[str, str]) -> Iterable[str]:
     roots = [env["VIRTUAL_ENV"]] if env.get("VIRTUAL_ENV") else []
     roots += [str(PurePosixPath(each).parent) for each in env.get("PATH", "").split(":") if each.endswith("/bin")]
-    for root in dict.fromkeys([*roots, "/opt/venv", "/usr/local", "/usr"]):
-        for python in _PYTHONS:
-            for name in ("site-packages", "dist-packages"):
-                yield f"{root}/lib/{python}/{name}/sglang"
+    for root in dict.fromkeys([*roots, "/opt/venv", "/usr/local"]):
+        for library in (f"{root}/lib/{python}" for python in _PYTHONS):
+            if container.stat(library):
+                yield from (f"{library}/site-packages/sglang", f"{library}/dist-packages/sglang")

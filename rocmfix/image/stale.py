@@ -1,0 +1,54 @@
+"""What an image built earlier from the files that change now: bytecode and JIT kernels, overlaid by empty files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+
+from rocmfix.image.tree import ImageTree
+from rocmfix.system.container import Container, File
+
+_KERNEL = (".cuh", ".cu", ".h", ".hpp", ".cpp", ".cc")
+_SAYS_WHAT_IT_USED = (".d", ".ninja", ".ninja_deps", ".cu", ".cpp")
+_TO_EMPTY = (".so", ".o", ".ninja_log", ".ninja_deps")
+"""Without its log ninja holds every output for stale; an empty library fails to load, and sglang then rebuilds it."""
+
+
+def bytecode(tree: ImageTree, changed: Iterable[str]) -> tuple[File, ...]:
+    """The compiled forms of the changed files, whichever Python or optimisation made them.
+
+    An empty `.pyc` is ignored by Python, also where a hash-based one would have been trusted unseen.
+    """
+    found = (file for path in sorted(changed) if path.endswith(".py") for file in tree.bytecode_of(path))
+    return tuple(file for file in found if file.size)
+
+
+def kernels(container: Container, tree: ImageTree, env: Mapping[str, str], changed: Iterable[str]) -> tuple[File, ...]:
+    """The JIT builds that used one of the changed kernel files.
+
+    tvm-ffi keeps each build in a folder of its own, named by a hash that up to sglang 0.5.13 left out the
+    included headers; ninja compares times, and a patch is older than the image it mends. Both would reuse the
+    library that was built from the unpatched header.
+    """
+    sources = {tree.shown(path) for path in changed if path.endswith(_KERNEL)}
+    if not sources:
+        return ()
+    folders: dict[str, list[File]] = {}
+    for root in _caches(container, env):
+        for file in container.walk(root, lambda name: name.endswith(_SAYS_WHAT_IT_USED)):
+            if not file.is_directory:
+                folders.setdefault(str(PurePosixPath(file.path).parent), []).append(file)
+    used = (files for files in folders.values() if _mentions(files, sources))
+    return tuple(file for files in used for file in files if file.path.endswith(_TO_EMPTY))
+
+
+def _caches(container: Container, env: Mapping[str, str]) -> tuple[str, ...]:
+    home = env.get("HOME", "/root")
+    named = env.get("TVM_FFI_CACHE_DIR", f"{home}/.cache/tvm-ffi")
+    return tuple(root for root in dict.fromkeys((named, "/root/.cache/tvm-ffi")) if container.stat(root))
+
+
+def _mentions(files: Iterable[File], sources: Iterable[str]) -> bool:
+    """Whether a build's own record names one of `sources`: whole, or by the path it is included under."""
+    names = {source.encode() for source in sources} | {PurePosixPath(s).name.encode() for s in sources}
+    return any(name in file.data for file in files for name in names)
