@@ -8,8 +8,8 @@ from rocmfix.errors import EngineError, SourceError
 from rocmfix.image.flavour import Flavour
 from rocmfix.image.manifest import BaseImage
 from rocmfix.image.progress import Progress, size
-from rocmfix.system.docker import Engine, LocalImage
 from rocmfix.system.disk import free_bytes
+from rocmfix.system.docker import Engine, LocalImage
 from rocmfix.system.reference import Reference, is_digest, parse_reference
 from rocmfix.system.registry import Registry
 
