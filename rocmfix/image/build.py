@@ -116,7 +116,7 @@ def make_draft(engine: Engine, base: FoundBase, order: Order, progress: Progress
             earlier=earlier.files if earlier else (),
             bytecode=stale.bytecode(tree, patched.after),
             kernels=stale.kernels(container, tree, dict(base.image.env), patched.after),
-            folders=_folders(container, changed_paths(tree, patched, order.tables)),
+            folders=_folders(container, tree, changed_paths(tree, patched, order.tables)),
         )
     return Draft(plan, patched, tree, base, prepare(_recipe(order, base), facts, patched, order.templates))
 
@@ -243,10 +243,10 @@ def _earlier(container: Container) -> ImageManifest | None:
     return parse(file.data) if file else None
 
 
-def _folders(container: Container, paths: tuple[str, ...]) -> Mapping[str, Entry]:
+def _folders(container: Container, tree: ImageTree, paths: tuple[str, ...]) -> Mapping[str, Entry]:
     """Owner, mode and time of every folder above `paths` that the base has."""
     names = {str(parent) for path in paths for parent in list(PurePosixPath(path).parents)[:-1]}
-    found = ((name, container.directory(name)) for name in sorted(names))
+    found = ((name, tree.files.get(name) or container.directory(name)) for name in sorted(names))
     return {
         name: Entry(name, None, folder.mode, folder.uid, folder.gid, folder.mtime) for name, folder in found if folder
     }

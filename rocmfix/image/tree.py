@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
 
 from rocmfix.errors import SourceError
@@ -29,8 +30,6 @@ class Layout:
     """The folder that is the Python package `sglang`."""
     aiter: str | None = None
     """The checkout of AITER."""
-    shadow: str | None = None
-    """A second sglang, in site-packages, that a checkout was found beside."""
 
     @property
     def checkout(self) -> str | None:
@@ -91,6 +90,13 @@ class ImageTree:
         named = (self.layout.outside(file.path) for file in self.files.values() if not file.is_directory)
         return sorted(path for path in named if path and path.startswith(prefix) and not _BYTECODE.search(path))
 
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """sha256 of every source file of the package, by repository path."""
+        return {
+            path: hashlib.sha256(self.read(path) or b"").hexdigest() for path in self.paths(PACKAGE) if is_source(path)
+        }
+
     def bytecode_of(self, path: str) -> tuple[File, ...]:
         """The compiled forms of the Python file at a repository path, as the image holds them."""
         inside = PurePosixPath(self.layout.inside(path) or "")
@@ -102,13 +108,12 @@ class ImageTree:
 
 def tree_hash(tree: ImageTree, changes: Mapping[str, bytes | None] | None = None) -> str:
     """One digest for every source file of the package: path and content, no times, no bytecode, no libraries."""
-    changed = changes or {}
-    digest = hashlib.sha256()
-    for path in sorted({*tree.paths(PACKAGE), *(path for path in changed if path.startswith(f"{PACKAGE}/"))}):
-        data = changed[path] if path in changed else tree.read(path)
-        if data is not None and is_source(path):
-            digest.update(f"{path}\0{hashlib.sha256(data).hexdigest()}\n".encode())
-    return f"sha256:{digest.hexdigest()}"
+    digests = dict(tree.digests)
+    for path, data in (changes or {}).items():
+        if path.startswith(f"{PACKAGE}/") and is_source(path):
+            digests[path] = hashlib.sha256(data).hexdigest() if data is not None else ""
+    lines = (f"{path}\0{digest}\n" for path, digest in sorted(digests.items()) if digest)
+    return f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
 
 
 def is_source(path: str) -> bool:
@@ -127,21 +132,23 @@ def read_tree(container: Container, layout: Layout, source: str) -> ImageTree:
 
 def locate(container: Container, env: Mapping[str, str], source: str) -> Layout:
     """Find sglang and AITER in a container. Raises SourceError when there is no sglang."""
-    installed = [path for path in _site_packages(container, env) if _is_package(container, path)]
-    checkouts = [f"{root}/{PACKAGE}" for root in _CHECKOUTS if _is_package(container, f"{root}/{PACKAGE}")]
-    found = [*checkouts, *installed]
-    if not found:
+    candidates = chain((f"{root}/{PACKAGE}" for root in _CHECKOUTS), _site_packages(container, env))
+    package = next((path for path in candidates if _is_package(container, path)), None)
+    if package is None:
         raise SourceError(
             f"{source}: holds no sglang",
             details=(f"looked in {', '.join(_CHECKOUTS)} and the site-packages of its Python",),
             hint="name an image of sglang (rocmfix tags resolve lmsysorg/sglang:TAG), or another base",
         )
     kernels = next((root for root in _AITER if container.stat(f"{root}/aiter")), None)
-    return Layout(
-        package=container.resolve(found[0]),
-        aiter=container.resolve(kernels) if kernels else None,
-        shadow=installed[0] if checkouts and installed else None,
-    )
+    return Layout(container.resolve(package), container.resolve(kernels) if kernels else None)
+
+
+def find_shadow(container: Container, env: Mapping[str, str], layout: Layout) -> str | None:
+    """A second sglang, in site-packages beside a checkout: which one runs depends on the order of sys.path."""
+    if layout.checkout is None:
+        return None
+    return next((path for path in _site_packages(container, env) if _is_package(container, path)), None)
 
 
 def _is_package(container: Container, path: str) -> bool:

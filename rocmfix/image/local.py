@@ -1,0 +1,37 @@
+"""What an X-ray needs of an image that the engine holds."""
+
+from __future__ import annotations
+
+from rocmfix.image.checkout import commit_of
+from rocmfix.image.inspect import Seen
+from rocmfix.image.manifest import PATH, parse
+from rocmfix.image.tree import ImageTree, find_shadow, locate, read_tree
+from rocmfix.system.docker import Engine, LocalImage
+
+
+def look(engine: Engine, image: LocalImage, name: str) -> Seen:
+    """Read the tree, the tables and our manifest out of a container that never starts."""
+    env = dict(image.env)
+    with engine.container(image.id) as container:
+        layout = locate(container, env, name)
+        record = container.read(PATH)
+        return Seen(
+            name=name,
+            id=image.id,
+            size=image.size,
+            platform=image.platform,
+            labels=image.labels,
+            env=image.env,
+            tree=read_tree(container, layout, f"image:{name}"),
+            commit=commit_of(container, layout.checkout),
+            aiter=commit_of(container, layout.aiter),
+            manifest=parse(record.data) if record else None,
+            shadow=find_shadow(container, env, layout),
+        )
+
+
+def open_image(engine: Engine, image: LocalImage, name: str) -> ImageTree:
+    """The source tree inside an image: what `image:REF` means."""
+    with engine.container(image.id) as container:
+        layout = locate(container, dict(image.env), name)
+        return read_tree(container, layout, f"image:{name}")
