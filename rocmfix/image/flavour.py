@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 
 from rocmfix.errors import CatalogError
 from rocmfix.model import Record
+from rocmfix.shipped import shipped
 from rocmfix.system.redact import has_credentials
 from rocmfix.system.reference import Reference, is_digest, is_tag, parse_reference
 
@@ -140,10 +141,8 @@ class Flavour(Record):
 
 
 def default_folder() -> Path:
-    """Where the templates and flavours lie: inside the installed package, or beside it in a checkout."""
-    here = Path(__file__).resolve().parents[1]
-    installed = here / "data" / "dockerfiles"
-    return installed if installed.is_dir() else here.parent / "dockerfiles"
+    """Where the templates and flavours lie."""
+    return shipped("dockerfiles")
 
 
 def names(folder: Path | None = None) -> tuple[str, ...]:

@@ -77,6 +77,8 @@ class Seen:
     platform: str
     labels: Mapping[str, str]
     env: tuple[tuple[str, str], ...]
+    layers: tuple[str, ...]
+    """Unpacked digests, lowest first: the same in an engine and in a registry."""
     tree: ImageTree
     commit: str | None
     aiter: str | None

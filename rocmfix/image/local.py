@@ -22,6 +22,7 @@ def look(engine: Engine, image: LocalImage, name: str) -> Seen:
             platform=image.platform,
             labels=image.labels,
             env=image.env,
+            layers=image.layers,
             tree=read_tree(container, layout, f"image:{name}"),
             commit=commit_of(container, layout.checkout),
             aiter=commit_of(container, layout.aiter),

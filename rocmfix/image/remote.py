@@ -89,6 +89,7 @@ def look(reference: Reference, registry: Registry, progress: Progress) -> Seen:
         platform=f"{config.get('os')}/{config.get('architecture')}",
         labels=settings.get("Labels") or {},
         env=tuple((n, v) for n, _, v in (each.partition("=") for each in settings.get("Env") or ())),
+        layers=tuple((config.get("rootfs") or {}).get("diff_ids") or ()),
         tree=ImageTree(f"image:{reference}", layout, found.files),
         commit=commit_of(found, _SGLANG),
         aiter=commit_of(found, _AITER),

@@ -60,6 +60,8 @@ _REGISTRY = _signs(
     (r"EOF|connection reset|broken pipe|closed network|connection lost", f"the connection was cut; {_KEPT}"),
 )
 
+_PASSING = re.compile(r"HTTP status: 5\d\d|EOF|connection reset|broken pipe|closed network|connection lost|429", re.I)
+
 _CAUSES = _signs(
     (r"no space left on device|disk quota exceeded", _FULL),
     (
@@ -90,6 +92,10 @@ _CAUSES = _signs(
 )
 
 
+class PushCutError(RegistryError):
+    """A push that failed for no lasting reason: trying again takes it up where it broke."""
+
+
 class BuildFailedError(EngineError):
     """A build ended in an error: the step, its last lines, and the probable cause where it is known."""
 
@@ -114,7 +120,8 @@ def probable_cause(text: str) -> str | None:
 def failed_push(reference: Reference, said: str) -> RegistryError:
     """A push that its stream says has failed."""
     said = redact(said.strip())
-    return RegistryError(f"{reference} was not pushed", details=(said,), hint=_hint(_REGISTRY, said) or _KEPT)
+    kind = PushCutError if _PASSING.search(said) else RegistryError
+    return kind(f"{reference} was not pushed", details=(said,), hint=_hint(_REGISTRY, said) or _KEPT)
 
 
 @contextmanager
