@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocmfix.errors import EngineError, SourceError
+from rocmfix.image import local, remote
 from rocmfix.image.flavour import Flavour
+from rocmfix.image.inspect import Seen
 from rocmfix.image.manifest import BaseImage
 from rocmfix.image.progress import Progress, size
 from rocmfix.system.disk import free_bytes
-from rocmfix.system.docker import Engine, LocalImage
+from rocmfix.system.docker import Engine, LocalImage, engine_or_none
 from rocmfix.system.reference import Reference, is_digest, parse_reference
 from rocmfix.system.registry import Registry
 
@@ -73,3 +75,18 @@ def _refuse_too_large(engine: Engine, reference: Reference) -> None:
             details=(f"its layers are {size(packed)} packed, and two to three times that unpacked",),
             hint="docker system df; docker image prune; or move the engine's data-root to a larger disk",
         )
+
+
+def peek_base(flavour: Flavour, given: str | None, progress: Progress) -> tuple[BaseImage, str, Seen]:
+    """A base for a draft: read in the engine where it is there, else in its registry. Nothing is pulled."""
+    engine = engine_or_none()
+    name = given or str(flavour.base.reference)
+    if engine and engine.image(name):
+        base = find_base(engine, flavour, given, progress)
+        with progress.step(f"read {name}"):
+            return base.record, base.start, local.look(engine, base.image, base.record.name, thorough=False)
+    reference = _parse(name)
+    with progress.step(f"read {name} in its registry"):
+        seen = remote.look(reference, Registry(reference), progress)
+    digest = seen.digest or ""
+    return BaseImage(name=str(reference), digest=digest), f"{reference.name}@{digest}", seen

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from rocmfix import __version__
 from rocmfix.catalog import Catalog
-from rocmfix.errors import EngineError, VerifyError
-from rocmfix.image import flavour as flavours, stale
+from rocmfix.errors import CatalogError, EngineError, VerifyError
+from rocmfix.image import flavour as flavours
 from rocmfix.image.base import FoundBase, find_base
-from rocmfix.image.checkout import commit_of
-from rocmfix.image.context import Context, Facts, Recipe, Tables, changed_paths, prepare
+from rocmfix.image.context import Context, Ground, Past, Recipe, Tables, past_of_source, prepare
 from rocmfix.image.dockerfile import template_digest
 from rocmfix.image.flavour import Variable
-from rocmfix.image.layer import Entry
-from rocmfix.image.manifest import INPUTS_LABEL, PATH, ImageManifest, parse
+from rocmfix.image.inspect import Seen
+from rocmfix.image.local import look
+from rocmfix.image.manifest import INPUTS_LABEL, PATH, BaseImage, ImageManifest, parse
 from rocmfix.image.progress import Progress
-from rocmfix.image.tree import ImageTree, locate, read_tree
 from rocmfix.image.verify import Depth, verify
 from rocmfix.model import PatchPlan, Record
 from rocmfix.plan import Patched, Wanted, carry_out, make_plan, refuse_conflicts
-from rocmfix.state import State
-from rocmfix.system.container import Container
 from rocmfix.system.docker import Engine
 from rocmfix.system.reference import Reference
 from rocmfix.verdict import judge_all
@@ -43,6 +39,8 @@ class Order:
     tables: Tables = field(default_factory=Tables)
     env: tuple[Variable, ...] = ()
     tags: tuple[Reference, ...] = ()
+    aiter: str | None = None
+    """The AITER commit that a lock expects in the base."""
     templates: Path | None = None
 
 
@@ -65,8 +63,7 @@ class Draft:
 
     plan: PatchPlan
     patched: Patched
-    tree: ImageTree
-    base: FoundBase
+    seen: Seen
     context: Context
 
     @property
@@ -81,9 +78,17 @@ def build(engine: Engine, order: Order, progress: Progress) -> Built:
     base = find_base(engine, order.flavour, order.base, progress)
     if done := _already_built(engine, base, order, progress):
         return done
-    draft = make_draft(engine, base, order, progress)
+    with progress.step(f"read {base.record.name}"):
+        seen = look(engine, base.image, base.record.name, thorough=False)
+    with progress.step("judge and patch"):
+        draft = make_draft(base.record, base.start, seen, order)
     if draft.is_empty and not order.env:
         return Built(image=None, is_new=False, tags=(), base=base.record.name, plan=draft.plan)
+    return finish(engine, order, draft, progress)
+
+
+def finish(engine: Engine, order: Order, draft: Draft, progress: Progress) -> Built:
+    """Build the draft's context, check what came out, and only then name it."""
     with progress.step("build"):
         image = _run(engine, draft.context, progress)
     with progress.step("verify"):
@@ -91,43 +96,29 @@ def build(engine: Engine, order: Order, progress: Progress) -> Built:
     return _named(engine, image, order, draft)
 
 
-def make_draft(engine: Engine, base: FoundBase, order: Order, progress: Progress) -> Draft:
-    """Read the base's tree, judge it, carry the plan out in memory, and lay out the build context."""
-    name = f"image:{base.record.name}"
-    with engine.container(base.image.id) as container:
-        with progress.step(f"read the tree of {base.record.name}"):
-            layout = locate(container, dict(base.image.env), name)
-            tree = read_tree(container, layout, name)
-            earlier = _earlier(container)
-        state = earlier.state if earlier else State()
-        with progress.step("judge and patch"):
-            report = judge_all(order.catalog, tree, state.record())
-            plan = make_plan(order.catalog, report, _wanted(order))
-            refuse_conflicts(order.catalog, plan, tree)
-            patched = carry_out(order.catalog, plan, tree)
-        facts = Facts(
-            base=base.record,
-            start=base.start,
-            tree=tree,
-            report=report,
-            commit=commit_of(container, layout.checkout),
-            aiter=commit_of(container, layout.aiter),
-            state=state,
-            earlier=earlier.files if earlier else (),
-            bytecode=stale.bytecode(tree, patched.after),
-            kernels=stale.kernels(container, tree, dict(base.image.env), patched.after),
-            folders=_folders(container, tree, changed_paths(tree, patched, order.tables)),
-        )
-    return Draft(plan, patched, tree, base, prepare(_recipe(order, base), facts, patched, order.templates))
+def make_draft(base: BaseImage, start: str, seen: Seen, order: Order, done: Patched | None = None) -> Draft:
+    """Judge the base's tree, carry the plan out in memory, and lay out the build context. Pure.
+
+    `done` is what was already done to the source that the base was built from.
+    """
+    _refuse_other_aiter(order, seen)
+    past = past_of_source(seen.tree, done) if done else _past(seen.manifest)
+    report = judge_all(order.catalog, seen.tree, past.state.record())
+    plan = make_plan(order.catalog, report, wanted_by(order))
+    refuse_conflicts(order.catalog, plan, seen.tree)
+    patched = carry_out(order.catalog, plan, seen.tree)
+    ground = Ground(base, start, seen, report, past)
+    context = prepare(_recipe(order, base, seen.id), ground, patched, order.templates)
+    return Draft(plan, patched, seen, context)
 
 
-def inputs_digest(order: Order, base: FoundBase) -> str:
+def inputs_digest(order: Order, base: BaseImage, image: str) -> str:
     """One digest for all that decides the image. Every stage after it is a pure function of these."""
     decided = {
         "tool": __version__,
         "template": template_digest(order.templates),
-        "base": base.image.id,
-        "name": base.record.name,
+        "base": image,
+        "name": base.name,
         "flavour": order.flavour.model_dump(mode="json"),
         "features": [feature.model_dump(mode="json") for _, feature in flavours.features(order.flavour)],
         "catalog": [
@@ -144,18 +135,18 @@ def inputs_digest(order: Order, base: FoundBase) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _recipe(order: Order, base: FoundBase) -> Recipe:
+def _recipe(order: Order, base: BaseImage, image: str) -> Recipe:
     return Recipe(
         flavour=order.flavour,
         features=flavours.features(order.flavour),
         tables=order.tables,
         env=order.env,
         tool=__version__,
-        inputs=inputs_digest(order, base),
+        inputs=inputs_digest(order, base, image),
     )
 
 
-def _wanted(order: Order) -> Wanted:
+def wanted_by(order: Order) -> Wanted:
     """The user's choice; where there is none, the flavour's."""
     wanted = order.wanted
     sets = wanted.sets or (() if wanted.fixes else order.flavour.sets)
@@ -164,7 +155,7 @@ def _wanted(order: Order) -> Wanted:
 
 def _already_built(engine: Engine, base: FoundBase, order: Order, progress: Progress) -> Built | None:
     """The image that these very inputs gave before, if the engine still has it and it is as it was."""
-    for image in engine.images_with(INPUTS_LABEL, inputs_digest(order, base)):
+    for image in engine.images_with(INPUTS_LABEL, inputs_digest(order, base.record, base.image.id)):
         manifest = _sound(engine, image, base)
         if manifest:
             progress.note("nothing changed since this image was built")
@@ -230,23 +221,21 @@ def _named(engine: Engine, image: str, order: Order, draft: Draft) -> Built:
         image=image,
         is_new=True,
         tags=tuple(map(str, order.tags)),
-        base=draft.base.record.name,
+        base=draft.context.manifest.base.name,
         plan=draft.plan,
         manifest=draft.context.manifest.digest,
         layer_bytes=draft.context.changed_bytes,
     )
 
 
-def _earlier(container: Container) -> ImageManifest | None:
-    """The manifest of the rocmfix build that the base itself is, if it is one."""
-    file = container.read(PATH)
-    return parse(file.data) if file else None
+def _past(manifest: ImageManifest | None) -> Past:
+    """What rocmfix did to this base before, if it is itself a rocmfix build."""
+    return Past(manifest.state, manifest.files) if manifest else Past()
 
 
-def _folders(container: Container, tree: ImageTree, paths: tuple[str, ...]) -> Mapping[str, Entry]:
-    """Owner, mode and time of every folder above `paths` that the base has."""
-    names = {str(parent) for path in paths for parent in list(PurePosixPath(path).parents)[:-1]}
-    found = ((name, tree.files.get(name) or container.directory(name)) for name in sorted(names))
-    return {
-        name: Entry(name, None, folder.mode, folder.uid, folder.gid, folder.mtime) for name, folder in found if folder
-    }
+def _refuse_other_aiter(order: Order, seen: Seen) -> None:
+    if order.aiter and seen.aiter and order.aiter != seen.aiter:
+        raise CatalogError(
+            f"{seen.name} carries AITER {seen.aiter[:12]}, and the lock says {order.aiter[:12]}",
+            hint="the base was replaced under its name: pull it by the lock's digest, or make the lock anew",
+        )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Literal
 
-from rocmfix.errors import ApplyError
+from rocmfix.errors import ApplyError, VerifyError
+from rocmfix.image import stale
 from rocmfix.image.dockerfile import Page, render
 from rocmfix.image.flavour import Feature, Flavour, Variable
+from rocmfix.image.inspect import Seen
 from rocmfix.image.layer import Entry, archive, plain_tar
 from rocmfix.image.manifest import (
     PATH,
@@ -74,24 +76,45 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the base image turned out to hold."""
+class Past:
+    """What rocmfix did to a base before this build."""
+
+    state: State = field(default_factory=State)
+    files: tuple[FileRecord, ...] = ()
+    """The files it put in place."""
+    before: Mapping[str, bytes | None] = field(default_factory=dict)
+    """What those files were at first, where that is known."""
+
+
+def past_of_source(tree: ImageTree, done: Patched) -> Past:
+    """The past of an image built from a patched source. Raises VerifyError when it does not hold that source."""
+    lost = [path for path, data in done.after.items() if tree.read(path) != data]
+    if lost:
+        raise VerifyError(
+            "the image was built, and does not hold the patched source",
+            details=tuple(tree.shown(path) for path in lost),
+            hint="its Dockerfile takes the source from elsewhere: does it honour BRANCH_TYPE=local?",
+        )
+    held = (file for path in sorted(done.after) if (file := tree.file(path)))
+    records = (_file(Entry(f.path, f.data, f.mode, f.uid, f.gid, f.mtime), "source") for f in held)
+    return Past(State().then(done), tuple(records), done.before)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The base as it was found and judged."""
 
     base: BaseImage
     start: str
     """What FROM names."""
-    tree: ImageTree
+    seen: Seen
     report: TreeReport
-    commit: str | None
-    aiter: str | None
-    state: State
-    """What an earlier rocmfix build already did to this base."""
-    earlier: tuple[FileRecord, ...]
-    """The files that build laid over it."""
-    bytecode: tuple[File, ...]
-    kernels: tuple[File, ...]
-    folders: Mapping[str, Entry]
-    """Owner, mode and time of every folder above a file that changes."""
+    past: Past
+
+    @property
+    def tree(self) -> ImageTree:
+        """The tree inside it."""
+        return self.seen.tree
 
 
 @dataclass(frozen=True)
@@ -120,30 +143,33 @@ class Context:
         return 1 if self.tables is None else 2
 
 
-def prepare(recipe: Recipe, facts: Facts, patched: Patched, templates: Path | None = None) -> Context:
-    """Lay out the context for `patched` on the base that `facts` describes."""
-    sources = _sources(facts.tree, patched)
-    newest = max((entry.mtime for entry in sources), default=_age(facts.tree))
-    emptied = [_emptied(file, newest) for file in (*facts.bytecode, *facts.kernels)]
-    tables = [_table(table, facts.tree, newest) for table in recipe.tables.files]
-    manifest = _manifest(recipe, facts, patched, (sources, emptied, tables))
-    record = Entry(PATH, manifest.to_bytes(), mtime=newest)
-    page = Page(
-        facts.start, recipe.flavour, recipe.features, recipe.variables, labels(manifest), bool(tables), recipe.tool
+def prepare(recipe: Recipe, ground: Ground, patched: Patched, templates: Path | None = None) -> Context:
+    """Lay out the context for `patched` on `ground`."""
+    tree = ground.tree
+    sources = _sources(tree, patched)
+    newest = max((entry.mtime for entry in sources), default=_age(tree))
+    bytecode = [_emptied(file, newest) for file in stale.bytecode(tree, patched.after)]
+    kernels = [_emptied(file, newest) for file in stale.kernels(tree, patched.after)]
+    tables = [_table(table, tree, newest) for table in recipe.tables.files]
+    records = (
+        *(_file(entry, "source") for entry in sources),
+        *(_file(entry, "bytecode") for entry in bytecode),
+        *(_file(entry, "cache") for entry in kernels),
+        *(_file(entry, "table") for entry in tables),
     )
-    entries = [*sources, *emptied, record]
+    manifest = _manifest(recipe, ground, patched, records)
+    page = Page(
+        ground.start, recipe.flavour, recipe.features, recipe.variables, labels(manifest), bool(tables), recipe.tool
+    )
+    entries = [*sources, *bytecode, *kernels, Entry(PATH, manifest.to_bytes(), mtime=newest)]
+    folders = {path: _folder(file) for path, file in tree.files.items() if file.is_directory}
     return Context(
         dockerfile=render(page, templates),
-        files=archive(entries, facts.folders, newest),
-        tables=archive(tables, facts.folders, newest) if tables else None,
+        files=archive(entries, folders, newest),
+        tables=archive(tables, folders, newest) if tables else None,
         manifest=manifest,
         changed_bytes=sum(len(entry.data or b"") for entry in (*entries, *tables)),
     )
-
-
-def changed_paths(tree: ImageTree, patched: Patched, tables: Tables) -> tuple[str, ...]:
-    """Absolute paths that the layers will name: what the folders above must be asked of."""
-    return (PATH, *(tree.shown(path) for path in patched.after), *(table.path for table in tables.files))
 
 
 def _sources(tree: ImageTree, patched: Patched) -> list[Entry]:
@@ -186,36 +212,31 @@ def _table(table: BakedTable, tree: ImageTree, mtime: int) -> Entry:
     return Entry(table.path, table.data, before.mode, before.uid, before.gid, mtime)
 
 
-Groups = tuple[Iterable[Entry], Iterable[Entry], Iterable[Entry]]
+def _folder(file: File) -> Entry:
+    return Entry(file.path, None, file.mode, file.uid, file.gid, file.mtime)
 
 
-def _manifest(recipe: Recipe, facts: Facts, patched: Patched, groups: Groups) -> ImageManifest:
-    sources, emptied, tables = groups
-    kernel_paths = {file.path for file in facts.kernels}
-    records = [
-        *(_file(entry, "source") for entry in sources),
-        *(_file(entry, "cache" if entry.path in kernel_paths else "bytecode") for entry in emptied),
-        *(_file(entry, "table") for entry in tables),
-    ]
+def _manifest(recipe: Recipe, ground: Ground, patched: Patched, records: tuple[FileRecord, ...]) -> ImageManifest:
     new = {record.path for record in records}
-    files = sorted((*records, *(old for old in facts.earlier if old.path not in new)), key=lambda each: each.path)
+    files = sorted((*records, *(old for old in ground.past.files if old.path not in new)), key=lambda each: each.path)
+    tree = ground.tree
     return ImageManifest(
         tool=recipe.tool,
         inputs=recipe.inputs,
         flavour=recipe.flavour.name,
         gpu=recipe.flavour.gpu.value,
         rocm=recipe.flavour.rocm,
-        base=facts.base,
+        base=ground.base,
         content=Content(
-            package=facts.tree.layout.package,
-            release=facts.tree.release,
-            commit=facts.commit,
-            before=tree_hash(facts.tree),
-            after=tree_hash(facts.tree, patched.after),
+            package=tree.layout.package,
+            release=tree.release,
+            commit=ground.seen.commit,
+            before=tree_hash(tree, ground.past.before),
+            after=tree_hash(tree, patched.after),
         ),
-        aiter=facts.aiter,
-        fixes=_fixes(facts.report, patched),
-        state=facts.state.then(patched),
+        aiter=ground.seen.aiter,
+        fixes=_fixes(ground.report, patched),
+        state=ground.past.state.then(patched),
         files=tuple(files),
         tables=tuple(
             TableRecord(path=t.path, sha256=_sha256(t.data), rows=t.rows, source=t.source) for t in recipe.tables.files

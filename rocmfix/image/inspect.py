@@ -50,6 +50,7 @@ class ImageReport(Record):
 
     image: str
     id: str
+    digest: str | None
     size: int
     platform: str
     package: str
@@ -73,6 +74,7 @@ class Seen:
 
     name: str
     id: str
+    """The digest of its configuration, which an engine and a registry agree on."""
     size: int
     platform: str
     labels: Mapping[str, str]
@@ -83,6 +85,8 @@ class Seen:
     commit: str | None
     aiter: str | None
     manifest: ImageManifest | None
+    digest: str | None = None
+    """Of its manifest, where a registry was asked."""
     shadow: str | None = None
     reading: Reading | None = None
 
@@ -94,6 +98,7 @@ def xray(catalog: Catalog, seen: Seen) -> ImageReport:
     return ImageReport(
         image=seen.name,
         id=seen.id,
+        digest=seen.digest,
         size=seen.size,
         platform=seen.platform,
         package=seen.tree.layout.package,

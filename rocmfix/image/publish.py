@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocmfix.errors import EngineError, RegistryError, VerifyError
@@ -40,9 +39,7 @@ class Target:
     moving: tuple[str, ...] = ()
 
 
-def publish(
-    engine: Engine, image: str, target: Target, registry: Registry, progress: Progress, pause: Callable[[float], None]
-) -> Published:
+def publish(engine: Engine, image: str, target: Target, registry: Registry, progress: Progress) -> Published:
     """Push an image that agrees with its manifest. Nothing is tagged unless all of it has arrived."""
     local, manifest = _sound(engine, image)
     fixed = target.fixed or (release_tag(manifest),)
@@ -53,7 +50,7 @@ def publish(
     pushed = not any(present.values())
     if pushed:
         with progress.step(f"push {first}"):
-            _push(engine, local, first, progress, pause)
+            _push(engine, local, first, registry, progress)
     remote = registry.manifest(next((tag for tag, held in present.items() if held), fixed[0]))
     _check(first, remote, local)
     for tag in fixed:
@@ -114,25 +111,26 @@ def _refuse_taken(repository: Reference, registry: Registry, present: dict[str, 
             )
 
 
-def _push(
-    engine: Engine, local: LocalImage, first: Reference, progress: Progress, pause: Callable[[float], None]
-) -> None:
+def _push(engine: Engine, local: LocalImage, first: Reference, registry: Registry, progress: Progress) -> None:
     """Push under one tag, which the registry sets last of all; the engine's own name for it is only borrowed."""
     borrowed = str(first) not in local.tags
     engine.tag(local.id, first)
     try:
-        for attempt in range(1, _TRIES + 1):
-            try:
-                engine.push(first, progress.listen)
-                return
-            except PushCutError as error:
-                if attempt == _TRIES:
-                    raise
-                progress.note(f"cut off ({'; '.join(error.details)}); trying again, finished layers are kept")
-                pause(2.0**attempt)
+        _push_stubbornly(engine, first, registry, progress, tries=_TRIES)
     finally:
         if borrowed:
             engine.remove(str(first))
+
+
+def _push_stubbornly(engine: Engine, first: Reference, registry: Registry, progress: Progress, *, tries: int) -> None:
+    try:
+        engine.push(first, progress.listen)
+    except PushCutError as error:
+        if tries == 1:
+            raise
+        progress.note(f"cut off ({'; '.join(error.details)}); trying again, finished layers are kept")
+        registry.pause(2.0)
+        _push_stubbornly(engine, first, registry, progress, tries=tries - 1)
 
 
 def _check(reference: Reference, remote: Manifest, local: LocalImage) -> None:

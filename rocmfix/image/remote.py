@@ -15,7 +15,7 @@ from rocmfix.image.checkout import commit_of
 from rocmfix.image.inspect import Reading, Seen
 from rocmfix.image.manifest import PATH, parse
 from rocmfix.image.progress import Progress
-from rocmfix.image.tree import ImageTree, Layout, is_source
+from rocmfix.image.tree import ImageTree, Layout, cache_folders
 from rocmfix.system.container import File
 from rocmfix.system.reference import Reference
 from rocmfix.system.registry import Descriptor, Registry
@@ -26,7 +26,10 @@ _AITER = "/sgl-workspace/aiter"
 _PACKAGE = f"{_SGLANG}/{PACKAGE}"
 _LAST = PurePosixPath(_PACKAGE).parts
 """Of all that is wanted, the last in the order of a walk."""
+_CACHE = "/root/.cache/tvm-ffi"
+_ROOTS = (f"{_PACKAGE}/", f"{_AITER}/aiter/configs/", f"{_CACHE}/", PATH)
 _GIT = ("HEAD", "packed-refs")
+_READER = Layout(_PACKAGE, _AITER, (_CACHE,))
 _LARGEST = 32 << 20
 """Bytes of one file beyond which it is no source file."""
 _CHUNK = 64 << 10
@@ -79,16 +82,19 @@ def look(reference: Reference, registry: Registry, progress: Progress) -> Seen:
             f"{reference}: its layers hold no {_PACKAGE}",
             hint=f"docker pull {reference}, then rocmfix inspect: pulled images are searched in other places too",
         )
-    layout = Layout(_PACKAGE, _AITER if found.has(f"{_AITER}/") else None)
-    record = found.read(PATH)
     settings = config.get("config") or {}
+    env = tuple((n, v) for n, _, v in (each.partition("=") for each in settings.get("Env") or ()))
+    caches = tuple(root for root in cache_folders(dict(env)) if found.has(f"{root}/"))
+    layout = Layout(_PACKAGE, _AITER if found.has(f"{_AITER}/") else None, caches)
+    record = found.read(PATH)
     return Seen(
         name=str(reference),
-        id=manifest.digest,
+        id=manifest.config.digest,
+        digest=manifest.digest,
         size=sum(layer.size for layer in manifest.layers),
         platform=f"{config.get('os')}/{config.get('architecture')}",
         labels=settings.get("Labels") or {},
-        env=tuple((n, v) for n, _, v in (each.partition("=") for each in settings.get("Env") or ())),
+        env=env,
         layers=tuple((config.get("rootfs") or {}).get("diff_ids") or ()),
         tree=ImageTree(f"image:{reference}", layout, found.files),
         commit=commit_of(found, _SGLANG),
@@ -156,14 +162,15 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, above: Stack
         found.opaque.add(folder)
     elif name.startswith(".wh."):
         found.gone.add(f"{folder}/{name.removeprefix('.wh.')}")
-    elif not _is_wanted(path) or above.hides(path):
+    elif not _is_wanted(path, is_folder=member.isdir()) or above.hides(path):
         return
     elif member.islnk():
         target = found.files.get("/" + member.linkname.removeprefix("./").strip("/"))
         if target:
             found.files[path] = replace(target, path=path)
     elif member.isreg() or member.isdir():
-        stream = tar.extractfile(member) if member.isreg() and is_source(path) and member.size <= _LARGEST else None
+        wanted = _READER.is_wanted(path) and member.size <= _LARGEST
+        stream = tar.extractfile(member) if member.isreg() and wanted else None
         found.files[path] = File(
             path, stream.read() if stream else b"", member.mode & 0o7777, member.uid, member.gid,
             int(member.mtime), member.isdir(), member.size,
@@ -173,12 +180,12 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, above: Stack
         found.gone.add(path)
 
 
-def _is_wanted(path: str) -> bool:
+def _is_wanted(path: str, *, is_folder: bool) -> bool:
     if "/.git/" in path:
         return path.startswith((f"{_SGLANG}/.git/", f"{_AITER}/.git/")) and (
             path.rpartition("/")[2] in _GIT or "/.git/refs/" in path
         )
-    return path == PATH or path.startswith((f"{_PACKAGE}/", f"{_AITER}/aiter/configs/"))
+    return path == PATH or path.startswith(_ROOTS) or (is_folder and any(r.startswith(f"{path}/") for r in _ROOTS))
 
 
 class Unpacked(io.RawIOBase):

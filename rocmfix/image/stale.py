@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from rocmfix.image.tree import ImageTree
-from rocmfix.system.container import Container, File
+from rocmfix.system.container import File
 
 _KERNEL = (".cuh", ".cu", ".h", ".hpp", ".cpp", ".cc")
-_SAYS_WHAT_IT_USED = (".d", ".ninja", ".ninja_deps", ".cu", ".cpp")
 _TO_EMPTY = (".so", ".o", ".ninja_log", ".ninja_deps")
 """Without its log ninja holds every output for stale; an empty library fails to load, and sglang then rebuilds it."""
 
@@ -23,7 +22,7 @@ def bytecode(tree: ImageTree, changed: Iterable[str]) -> tuple[File, ...]:
     return tuple(file for file in found if file.size)
 
 
-def kernels(container: Container, tree: ImageTree, env: Mapping[str, str], changed: Iterable[str]) -> tuple[File, ...]:
+def kernels(tree: ImageTree, changed: Iterable[str]) -> tuple[File, ...]:
     """The JIT builds that used one of the changed kernel files.
 
     tvm-ffi keeps each build in a folder of its own, named by a hash that up to sglang 0.5.13 left out the
@@ -34,18 +33,11 @@ def kernels(container: Container, tree: ImageTree, env: Mapping[str, str], chang
     if not sources:
         return ()
     folders: dict[str, list[File]] = {}
-    for root in _caches(container, env):
-        for file in container.walk(root, lambda name: name.endswith(_SAYS_WHAT_IT_USED)):
-            if not file.is_directory:
-                folders.setdefault(str(PurePosixPath(file.path).parent), []).append(file)
+    for path, file in sorted(tree.files.items()):
+        if not file.is_directory and tree.layout.is_cached(path):
+            folders.setdefault(str(PurePosixPath(path).parent), []).append(file)
     used = (files for files in folders.values() if _mentions(files, sources))
-    return tuple(file for files in used for file in files if file.path.endswith(_TO_EMPTY))
-
-
-def _caches(container: Container, env: Mapping[str, str]) -> tuple[str, ...]:
-    home = env.get("HOME", "/root")
-    named = env.get("TVM_FFI_CACHE_DIR", f"{home}/.cache/tvm-ffi")
-    return tuple(root for root in dict.fromkeys((named, "/root/.cache/tvm-ffi")) if container.stat(root))
+    return tuple(file for files in used for file in files if file.path.endswith(_TO_EMPTY) and file.size)
 
 
 def _mentions(files: Iterable[File], sources: Iterable[str]) -> bool:

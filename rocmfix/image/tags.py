@@ -42,7 +42,7 @@ def missing(reference: Reference, registry: Registry) -> RegistryError:
 
 
 def nearest(wanted: str, tags: tuple[str, ...], count: int = 5) -> tuple[str, ...]:
-    """Tags that share most of the parts of `wanted` (release, ROCm line, GPU family), then most letters; newest first."""
+    """Tags that share most parts of `wanted` (release, ROCm line, GPU family), then most letters; newest first."""
     parts = set(wanted.split("-"))
 
     def closeness(tag: str) -> tuple[int, float, str]:

@@ -19,6 +19,7 @@ _CHECKOUTS = ("/sgl-workspace/sglang", "/app/sglang", "/workspace/sglang", "/opt
 _AITER = ("/sgl-workspace/aiter", "/app/aiter", "/workspace/aiter", "/opt/aiter")
 _PYTHONS = tuple(f"python3.{minor}" for minor in range(9, 15))
 _VERSION = re.compile(rb"""^__version__\s*=.*?["']([^"']+)["']""", re.MULTILINE)
+_BUILD_NOTES = (".d", ".ninja", ".ninja_deps", ".cu", ".cpp")
 _BYTECODE = re.compile(r"(^|/)__pycache__/|\.py[co]$")
 
 
@@ -30,6 +31,16 @@ class Layout:
     """The folder that is the Python package `sglang`."""
     aiter: str | None = None
     """The checkout of AITER."""
+    caches: tuple[str, ...] = ()
+    """Folders of JIT builds."""
+
+    def is_cached(self, path: str) -> bool:
+        """Whether an absolute path lies among the JIT builds."""
+        return any(path.startswith(f"{cache}/") for cache in self.caches)
+
+    def is_wanted(self, path: str) -> bool:
+        """Whether a file's bytes tell anything: a source, a table, or what a JIT build says it used."""
+        return path.endswith(_BUILD_NOTES) if self.is_cached(path) else is_source(path)
 
     @property
     def checkout(self) -> str | None:
@@ -56,7 +67,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class ImageTree:
-    """Every source file of an image's sglang (and AITER's tables), held in memory."""
+    """Every source file of an image's sglang, and what else bears on it (AITER's tables, JIT builds), in memory."""
 
     source: str
     layout: Layout
@@ -122,11 +133,11 @@ def is_source(path: str) -> bool:
 
 
 def read_tree(container: Container, layout: Layout, source: str) -> ImageTree:
-    """Read the package and AITER's tables out of a container, in one stream each."""
+    """Read the package, AITER's tables and the JIT builds out of a container, in one stream each."""
     files: dict[str, File] = {}
-    roots = [layout.package, *([f"{layout.aiter}/aiter/configs"] if layout.aiter else [])]
-    for root in roots:
-        files.update({file.path: file for file in container.walk(root, is_source)})
+    tables = [f"{layout.aiter}/aiter/configs"] if layout.aiter else []
+    for root in (layout.package, *tables, *layout.caches):
+        files.update({file.path: file for file in container.walk(root, layout.is_wanted)})
     return ImageTree(source, layout, files)
 
 
@@ -141,7 +152,18 @@ def locate(container: Container, env: Mapping[str, str], source: str) -> Layout:
             hint="name an image of sglang (rocmfix tags resolve lmsysorg/sglang:TAG), or another base",
         )
     kernels = next((root for root in _AITER if container.stat(f"{root}/aiter")), None)
-    return Layout(container.resolve(package), container.resolve(kernels) if kernels else None)
+    return Layout(
+        package=container.resolve(package),
+        aiter=container.resolve(kernels) if kernels else None,
+        caches=tuple(root for root in cache_folders(env) if container.stat(root)),
+    )
+
+
+def cache_folders(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Where tvm-ffi keeps JIT builds in an image with this ENV."""
+    home = env.get("HOME", "/root")
+    named = env.get("TVM_FFI_CACHE_DIR", f"{home}/.cache/tvm-ffi")
+    return tuple(dict.fromkeys((named, "/root/.cache/tvm-ffi")))
 
 
 def find_shadow(container: Container, env: Mapping[str, str], layout: Layout) -> str | None:

@@ -60,7 +60,9 @@ _REGISTRY = _signs(
     (r"EOF|connection reset|broken pipe|closed network|connection lost", f"the connection was cut; {_KEPT}"),
 )
 
-_PASSING = re.compile(r"HTTP status: 5\d\d|EOF|connection reset|broken pipe|closed network|connection lost|429", re.I)
+_PASSING = re.compile(
+    r"HTTP status: 5\d\d|EOF|connection reset|broken pipe|closed network|connection lost|toomanyrequests", re.IGNORECASE
+)
 
 _CAUSES = _signs(
     (r"no space left on device|disk quota exceeded", _FULL),

@@ -91,7 +91,7 @@ class Registry:
         self._base = f"{'http' if reference.is_local else 'https'}://{reference.host}"
         self._session = requests.Session()
         self._login = Login(self._session, credentials or stored_credentials(reference.registry))
-        self._pause = pause
+        self.pause = pause
 
     @property
     def has_credentials(self) -> bool:
@@ -156,7 +156,7 @@ class Registry:
             headers = {"Range": f"bytes={offset}-"} if offset else {}
             return self._ask("GET", f"blobs/{layer.digest}", headers=headers, stream=True)
 
-        blob = Blob(open_at, layer.size, self._pause)
+        blob = Blob(open_at, layer.size, self.pause)
         try:
             yield blob
         finally:
@@ -182,7 +182,7 @@ class Registry:
                     return answer
                 if pause is None or (answer.status_code != 429 and answer.status_code < 500):
                     raise self._refusal(answer, method)
-            self._pause(pause)
+            self.pause(pause)
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _unreachable(self, error: requests.RequestException) -> RegistryError:
