@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rocmfix.image.lock import Lock
     from rocmfix.image.progress import Progress
 
+F = TypeVar("F", bound=Callable[..., Any])
 _SOURCE_HELP = "Build upstream's own docker/rocm.Dockerfile over this tree, patched. Needs docker buildx."
 
 
@@ -55,7 +57,7 @@ class Choice:
     patches: Path | None
 
 
-def _folder_option(name: str, text: str) -> Any:
+def _folder_option(name: str, text: str) -> Callable[[F], F]:
     return click.option(name, type=click.Path(path_type=Path, file_okay=False), help=text)
 
 

@@ -18,7 +18,7 @@ _NOT_EVERYWHERE = tuple(
     (re.compile(sign, re.IGNORECASE), what)
     for sign, what in (
         # Docker 23 to 28 without BuildKit report success for a heredoc in RUN and never run its body.
-        (r"^\s*(RUN|COPY|ADD)\b.*<<-?\s*[\"']?\w", "a heredoc, which the classic builder drops silently"),
+        (r"^\s*(RUN|COPY|ADD)\b.*<<-?[\"']?\w", "a heredoc, which the classic builder drops silently"),
         (r"^\s*RUN\b.*\s--(mount|network|security)\b", "a RUN option, which needs BuildKit"),
         (rf"^\s*(COPY|ADD)\b.*\s--({_LATE_OPTIONS})\b", "a COPY or ADD option, which needs BuildKit"),
         (r"^#\s*syntax\s*=", "a syntax line, which fetches a frontend from a hub"),

@@ -23,7 +23,7 @@ from rocmfix.tree import Tree
 
 DOCKERFILE = "docker/rocm.Dockerfile"
 _ARG = re.compile(r"^\s*ARG\s+([A-Za-z_][A-Za-z0-9_]*)", re.IGNORECASE | re.MULTILINE)
-_HEREDOC = re.compile(r"^\s*(RUN|COPY)\b.*<<-?\s*[\"']?\w", re.IGNORECASE | re.MULTILINE)
+_HEREDOC = re.compile(r"^\s*(RUN|COPY)\b.*<<-?[\"']?\w", re.IGNORECASE | re.MULTILINE)
 _FIRST_WITH_HEREDOC = 23
 
 
