@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rocmfix.cli import main
+from rocmfix.errors import EngineError
 from rocmfix.image.progress import Progress
 from rocmfix.image.tree import is_source
 from rocmfix.system.docker import RUN_LABEL, Engine
@@ -33,7 +34,7 @@ def engine() -> Engine:
     """The engine. Without one the test is skipped, which in CI is a failure."""
     try:
         return Engine.connect()
-    except Exception as error:
+    except EngineError as error:
         pytest.skip(f"no Docker engine (ci/engine starts one): {error}")
 
 

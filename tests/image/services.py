@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.close()
         raise ConnectionAbortedError
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = _relay
+    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = _relay  # noqa: N815 - the names http.server calls
 
     def log_message(self, *args: object) -> None:
         """Quiet."""
