@@ -170,7 +170,7 @@ def _from_source(choice: Choice, order: Order) -> Built:
 def _show(draft: Draft, choice: Choice) -> None:
     from rocmfix.image.overlay import write_overlay
     from rocmfix.report import plan_lines
-    from rocmfix.system.files import new_folder, write_inside
+    from rocmfix.system.files import Copied, new_folder, write_out
 
     if choice.overlay:
         flags = write_overlay(draft.context, choice.overlay)
@@ -178,9 +178,8 @@ def _show(draft: Draft, choice: Choice) -> None:
         click.echo(f"{len(flags)} flags for docker run; Kubernetes: {choice.overlay}/kubernetes.json", err=True)
     elif choice.context:
         with new_folder(choice.context) as work:
-            for name, data in draft.context.members():
-                write_inside(work, name, data)
-            write_inside(work, "plan.json", (draft.plan.model_dump_json(indent=2) + "\n").encode())
+            plan = ("plan.json", (draft.plan.model_dump_json(indent=2) + "\n").encode())
+            write_out(work, (Copied(name, data) for name, data in (*draft.context.members(), plan)))
         click.echo(f"docker build {choice.context}")
     elif choice.as_json:
         print_json(draft.context.manifest)

@@ -162,7 +162,7 @@ def prepare(recipe: Recipe, ground: Ground, patched: Patched, templates: Path | 
         ground.start, recipe.flavour, recipe.features, recipe.variables, labels(manifest), bool(tables), recipe.tool
     )
     entries = [*sources, *bytecode, *kernels, Entry(PATH, manifest.to_bytes(), mtime=newest)]
-    folders = {path: _folder(file) for path, file in tree.files.items() if file.is_directory}
+    folders = {path: _folder(file, newest) for path, file in tree.files.items() if file.is_directory}
     return Context(
         dockerfile=render(page, templates),
         files=archive(entries, folders, newest),
@@ -212,8 +212,9 @@ def _table(table: BakedTable, tree: ImageTree, mtime: int) -> Entry:
     return Entry(table.path, table.data, before.mode, before.uid, before.gid, mtime)
 
 
-def _folder(file: File) -> Entry:
-    return Entry(file.path, None, file.mode, file.uid, file.gid, file.mtime)
+def _folder(file: File, newest: int) -> Entry:
+    # The engine writes hosts and resolv.conf into /etc of every container, so its time there is the container's own.
+    return Entry(file.path, None, file.mode, file.uid, file.gid, newest if file.path == "/etc" else file.mtime)
 
 
 def _manifest(recipe: Recipe, ground: Ground, patched: Patched, records: tuple[FileRecord, ...]) -> ImageManifest:

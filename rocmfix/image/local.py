@@ -40,7 +40,8 @@ def look(engine: Engine, image: LocalImage, name: str, *, thorough: bool = True)
 
 def _with_folders(container: Container, tree: ImageTree) -> ImageTree:
     """The tree, knowing owner, mode and time of the folders above it: a layer that names one sets all three."""
-    roots = (tree.layout.package, f"{tree.layout.aiter}/aiter/configs" if tree.layout.aiter else PATH, PATH)
+    tables = (f"{tree.layout.aiter}/aiter/configs",) if tree.layout.aiter else ()
+    roots = (tree.layout.package, PATH, *tables, *tree.layout.caches)
     names = {str(parent) for root in roots for parent in list(PurePosixPath(root).parents)[:-1]}
     found = (container.directory(name) for name in sorted(names) if name not in tree.files)
     return replace(tree, files={**tree.files, **{folder.path: folder for folder in found if folder}})

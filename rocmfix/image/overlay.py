@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from rocmfix.errors import ApplyError
 from rocmfix.image.context import Context
 from rocmfix.image.manifest import PATH
-from rocmfix.system.files import new_folder, write_inside
+from rocmfix.system.files import Copied, new_folder, write_out
 
 _CONFIG_MAP_LIMIT = 1 << 20
 """Bytes a ConfigMap may hold: https://kubernetes.io/docs/concepts/configuration/configmap/"""
@@ -40,10 +40,9 @@ def write_overlay(context: Context, folder: Path) -> tuple[str, ...]:
     flags = docker_flags(context, sorted(files), folder.absolute())
     _refuse_large(files)
     with new_folder(folder) as work:
-        for path, data in files.items():
-            write_inside(work, f"root{path}", data)
-        write_inside(work, "docker.flags", ("\n".join(flags) + "\n").encode())
-        write_inside(work, "kubernetes.json", kubernetes(context, files).encode())
+        write_out(work, (Copied(f"root{path}", data) for path, data in files.items()))
+        written = {"docker.flags": "\n".join(flags) + "\n", "kubernetes.json": kubernetes(context, files)}
+        write_out(work, (Copied(name, text.encode()) for name, text in written.items()))
     return flags
 
 

@@ -18,7 +18,7 @@ from rocmfix.plan import Patched
 from rocmfix.source.export import export
 from rocmfix.system import buildx
 from rocmfix.system.docker import Engine, LocalImage
-from rocmfix.system.files import scratch_folder, write_inside
+from rocmfix.system.files import scratch_folder, write_atomic
 from rocmfix.tree import Tree
 
 DOCKERFILE = "docker/rocm.Dockerfile"
@@ -129,7 +129,7 @@ def _write(tree: Tree, patched: Patched, folder: Path) -> None:
     for path, data in patched.after.items():
         if data is None:
             raise ApplyError(f"{path} is removed by a patch", hint="leave that fix out (--fix, --set)")
-        write_inside(folder, path, data)
+        write_atomic(folder / tree.shown(path), data)
 
 
 def _held(engine: Engine, image: str) -> LocalImage:

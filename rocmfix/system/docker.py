@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -121,11 +122,15 @@ class Engine:
     def container(self, image: str) -> Iterator[Container]:
         """A container of `image` that is created and never started, gone at the end whatever happens."""
         name = f"rocmfix-{uuid4().hex[:12]}"
-        with translated(f"create a container of {image}"):
-            # The command is never run; without one the engine refuses images that set no command of their own.
-            self._api.create_container(image, ["/"], name=name, labels={RUN_LABEL: _run_id()})
         try:
+            with translated(f"create a container of {image}"):
+                # The command never runs; without one the engine refuses images that set none of their own.
+                self._api.create_container(image, ["/"], name=name, labels={RUN_LABEL: _run_id()})
             yield Container(self._api, name)
+        except KeyboardInterrupt:
+            # It may have come between our request and the engine's answer: then the container appears yet.
+            self._remove_container(name, patience=10)
+            raise
         finally:
             self._remove_container(name)
 
@@ -184,9 +189,16 @@ class Engine:
             if host == socket.gethostname() and not Path(f"/proc/{pid}").exists():
                 self._remove_container(container["Id"])
 
-    def _remove_container(self, name: str) -> None:
-        with translated(f"remove container {name}"), suppress(docker.errors.NotFound):
-            self._api.remove_container(name, force=True, v=True)
+    def _remove_container(self, name: str, patience: int = 0) -> None:
+        """Remove a container; with `patience`, wait for one that may be about to appear."""
+        try:
+            with translated(f"remove container {name}"), suppress(*([] if patience else [docker.errors.NotFound])):
+                self._api.remove_container(name, force=True, v=True)
+        except EngineError:
+            if not patience:
+                raise
+            time.sleep(0.1)
+            self._remove_container(name, patience - 1)
 
 
 def engine_or_none() -> Engine | None:
