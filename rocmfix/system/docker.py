@@ -6,6 +6,7 @@ import io
 import os
 import socket
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class Engine:
 
     def __init__(self, client: docker.DockerClient) -> None:
         self._api: Any = client.api
+        weakref.finalize(self, client.close)
 
     @classmethod
     def connect(cls) -> Engine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,6 +91,7 @@ class Registry:
         self._reference = reference
         self._base = f"{'http' if reference.is_local else 'https'}://{reference.host}"
         self._session = requests.Session()
+        weakref.finalize(self, self._session.close)
         self._login = Login(self._session, credentials or stored_credentials(reference.registry))
         self.pause = pause
 

@@ -53,10 +53,10 @@ def free_port() -> int:
 def _wait(port: int) -> None:
     for _ in range(150):
         with contextlib.suppress(OSError):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-            connection.request("GET", "/v2/")
-            connection.getresponse().read()
-            return
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=2)) as connection:
+                connection.request("GET", "/v2/")
+                connection.getresponse().read()
+                return
         time.sleep(0.1)
     raise AssertionError("the registry did not come up")
 
