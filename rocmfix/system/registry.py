@@ -130,10 +130,10 @@ class Registry:
         headers = {"Content-Type": manifest.media_type}
         self._ask("PUT", f"manifests/{tag}", headers=headers, data=manifest.body)
 
-    def tags(self) -> tuple[str, ...]:
-        """Every tag of the repository, page by page."""
+    def tags(self, page: int = 1000) -> tuple[str, ...]:
+        """Every tag of the repository, so many a page."""
         found: list[str] = []
-        url: str | None = f"{self._base}/v2/{self._reference.repository}/tags/list?n=1000"
+        url: str | None = f"{self._base}/v2/{self._reference.repository}/tags/list?n={page}"
         while url:
             answer = self._ask("GET", url)
             found += answer.json().get("tags") or []

@@ -52,11 +52,11 @@ def free_port() -> int:
 
 def _wait(port: int) -> None:
     for _ in range(150):
-        with contextlib.suppress(OSError):
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=2)) as connection:
-                connection.request("GET", "/v2/")
-                connection.getresponse().read()
-                return
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+        with contextlib.suppress(OSError), contextlib.closing(connection):
+            connection.request("GET", "/v2/")
+            connection.getresponse().read()
+            return
         time.sleep(0.1)
     raise AssertionError("the registry did not come up")
 
@@ -104,11 +104,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault and fault.status:
             self._answer(fault.status)
             return
-        upstream = http.client.HTTPConnection(self.server.upstream, timeout=60)
         headers = {k: v for k, v in self.headers.items() if k.lower() not in ("connection", "transfer-encoding")}
-        upstream.request(self.command, self.path, body=self._body(fault), headers=headers)
-        self._pass_on(upstream.getresponse(), fault)
-        upstream.close()
+        with contextlib.closing(http.client.HTTPConnection(self.server.upstream, timeout=60)) as upstream:
+            upstream.request(self.command, self.path, body=self._body(fault), headers=headers)
+            with upstream.getresponse() as answer:
+                self._pass_on(answer, fault)
 
     def _body(self, fault: Fault | None) -> bytes | None:
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
