@@ -43,7 +43,7 @@ from pathlib import Path
 Path("/sgl-workspace/heredoc").write_text("it ran\\n")
 PY
 RUN --mount=type=secret,id=PIP_PASSWORD \\
-    if [ -f /run/secrets/PIP_PASSWORD ]; then cat /run/secrets/PIP_PASSWORD && \\
+    if [ -f /run/secrets/PIP_PASSWORD ]; then cat /run/secrets/PIP_PASSWORD && echo && \\
     python3 -c "print(len(open('/run/secrets/PIP_PASSWORD').read()))" > /sgl-workspace/secret-size; fi
 """
 
