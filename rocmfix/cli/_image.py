@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -66,22 +66,9 @@ def variables(pairs: tuple[str, ...]) -> tuple[Variable, ...]:
 def look(name: str, patches: Path | None, reporting: Progress, *, remote: bool) -> tuple[Seen, ImageReport]:
     """X-ray an image: in the engine if it is there, else in its registry without a pull."""
     from rocmfix.cli._options import catalogue
-    from rocmfix.image import inspect, local, remote as registry_image
-    from rocmfix.system.docker import engine_or_none
-    from rocmfix.system.registry import Registry
+    from rocmfix.image.inspect import xray
+    from rocmfix.image.source import see
 
     catalog = catalogue(patches)
-    engine = None if remote else engine_or_none()
-    held = engine.image(name) if engine else None
-    with reporting.step(f"look into {name}"):
-        if engine and held:
-            seen = local.look(engine, held, name)
-        else:
-            reference = image_reference(name)
-            seen = registry_image.look(reference, Registry(reference), reporting)
-    return seen, inspect.xray(catalog, seen)
-
-
-def folder(value: Any) -> Path | None:
-    """A path option's value, absolute."""
-    return Path(value).absolute() if value else None
+    seen = see(name, reporting, ask_registry=remote)
+    return seen, xray(catalog, seen)

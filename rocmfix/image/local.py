@@ -22,6 +22,7 @@ def look(engine: Engine, image: LocalImage, name: str, *, thorough: bool = True)
     with engine.container(image.id) as container:
         layout = locate(container, env, name)
         record = container.read(PATH)
+        tree = _with_folders(container, read_tree(container, layout, f"image:{name}"))
         return Seen(
             name=name,
             id=image.id,
@@ -30,7 +31,7 @@ def look(engine: Engine, image: LocalImage, name: str, *, thorough: bool = True)
             labels=image.labels,
             env=image.env,
             layers=image.layers,
-            tree=_with_folders(container, read_tree(container, layout, f"image:{name}")),
+            tree=replace(tree, files={**tree.files, PATH: record}) if record else tree,
             commit=commit_of(container, layout.checkout),
             aiter=commit_of(container, layout.aiter),
             manifest=parse(record.data) if record else None,
@@ -45,10 +46,3 @@ def _with_folders(container: Container, tree: ImageTree) -> ImageTree:
     names = {str(parent) for root in roots for parent in list(PurePosixPath(root).parents)[:-1]}
     found = (container.directory(name) for name in sorted(names) if name not in tree.files)
     return replace(tree, files={**tree.files, **{folder.path: folder for folder in found if folder}})
-
-
-def open_image(engine: Engine, image: LocalImage, name: str) -> ImageTree:
-    """The source tree inside an image: what `image:REF` means."""
-    with engine.container(image.id) as container:
-        layout = locate(container, dict(image.env), name)
-        return read_tree(container, layout, f"image:{name}")

@@ -8,7 +8,7 @@ import tarfile
 import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from rocmfix.errors import RegistryError, SourceError
 from rocmfix.image.checkout import commit_of
@@ -33,6 +33,13 @@ _READER = Layout(_PACKAGE, _AITER, (_CACHE,))
 _LARGEST = 32 << 20
 """Bytes of one file beyond which it is no source file."""
 _CHUNK = 64 << 10
+
+
+class Bytes(Protocol):
+    """Anything with bytes in it, front to back."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """At most so many bytes; none at the end."""
 
 
 @dataclass
@@ -126,7 +133,7 @@ def _hints(config: Any) -> tuple[str, ...]:
     return tuple(str(step.get("created_by", "")) for step in history if not step.get("empty_layer"))
 
 
-def read_layer(blob: io.RawIOBase, stack: Stack) -> set[str]:
+def read_layer(blob: Bytes, stack: Stack) -> set[str]:
     """Take what a layer has of the wanted files; return the checkouts it made, of which no lower one has anything.
 
     Layers are written in the order of a walk. As long as one is, nothing wanted follows the last wanted path,
@@ -191,7 +198,7 @@ def _is_wanted(path: str, *, is_folder: bool) -> bool:
 class Unpacked(io.RawIOBase):
     """A layer's tar, whatever it is packed with."""
 
-    def __init__(self, blob: io.RawIOBase) -> None:
+    def __init__(self, blob: Bytes) -> None:
         self._blob = blob
         self._zip: Any = None
         self._ready = b""

@@ -43,7 +43,7 @@ def build_from_source(engine: Engine, order: Order, source: SourceOrder, progres
     """Patch the tree, build it with upstream's Dockerfile, and seal the image with its manifest."""
     version = buildx.version()
     dockerfile = _dockerfile(source.tree)
-    _refuse_old_engine(engine, dockerfile)
+    refuse_old_engine(engine.version, dockerfile)
     arguments = build_args(dockerfile, order, source)
     with progress.step(f"patch {source.tree.source}"):
         patched = patch_tree(order.catalog, source.tree, wanted_by(order))
@@ -114,8 +114,8 @@ def _dockerfile(tree: Tree) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _refuse_old_engine(engine: Engine, dockerfile: str) -> None:
-    version = engine.version
+def refuse_old_engine(version: str, dockerfile: str) -> None:
+    """Raise ToolMissingError when an engine of this version would not read the Dockerfile as it is meant."""
     major = version.partition(".")[0]
     if _HEREDOC.search(dockerfile) and major.isdigit() and int(major) < _FIRST_WITH_HEREDOC:
         raise ToolMissingError(

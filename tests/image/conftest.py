@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,9 +164,7 @@ class Files:
     client: docker.DockerClient
     image: str
 
-    def tar(self, path: str):
-        import tarfile
-
+    def tar(self, path: str) -> tarfile.TarFile:
         container = self.client.api.create_container(self.image, ["/"], labels={LABEL: "1"})
         try:
             chunks, _ = self.client.api.get_archive(container["Id"], path)
@@ -173,14 +172,14 @@ class Files:
         finally:
             self.client.api.remove_container(container["Id"], force=True)
 
-    def member(self, path: str):
+    def member(self, path: str) -> tarfile.TarInfo:
         return self.tar(path).getmembers()[0]
 
     def read(self, path: str) -> bytes:
         tar = self.tar(path)
         stream = tar.extractfile(tar.getmembers()[0])
         assert stream
-        return stream.read()
+        return bytes(stream.read())
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from tests.image.conftest import (
     OTHER_BYTECODE,
     PATCHED,
     PATCHED_PY,
-    Rootfs,
     import_image,
     leftovers,
     new_layers,
@@ -25,7 +24,7 @@ from tests.image.conftest import (
     rebuilt,
     rocmfix,
 )
-from tests.image.standin import PACKAGE, upstream_layout
+from tests.image.standin import PACKAGE, Rootfs, upstream_layout
 
 pytestmark = [pytest.mark.docker, pytest.mark.upstream]
 

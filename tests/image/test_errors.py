@@ -18,7 +18,8 @@ from rocmfix.image.flavour import load as load_flavour
 from rocmfix.image.progress import Progress
 from rocmfix.system.docker import Engine
 from rocmfix.system.docker_errors import BuildFailedError, probable_cause
-from tests.image.conftest import Rootfs, import_image, leftovers, rocmfix
+from tests.image.conftest import import_image, leftovers, rocmfix
+from tests.image.standin import Rootfs
 
 pytestmark = pytest.mark.docker
 

@@ -197,13 +197,10 @@ def test_without_buildx_it_says_so(engine, repository, monkeypatch, tmp_path):
 def test_an_engine_too_old_for_heredocs_says_so(engine, repository):
     if int(engine.version.split(".")[0]) >= 23:
         from rocmfix.errors import ToolMissingError
-        from rocmfix.image.source_build import _refuse_old_engine
-
-        class Old:
-            version = "20.10.24"
+        from rocmfix.image.source_build import refuse_old_engine
 
         with pytest.raises(ToolMissingError, match="heredocs"):
-            _refuse_old_engine(Old(), DOCKERFILE)
+            refuse_old_engine("20.10.24", DOCKERFILE)
         return
     result = rocmfix("build", "--from-source", repository, "--flavour", "mi35x-rocm720")
     assert result.exit_code == 6

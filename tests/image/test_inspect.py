@@ -112,3 +112,20 @@ def test_comparing_with_the_base_shows_the_fixes(base, built):
     assert result.exit_code == 0
     assert "jit-fused-metadata-guard: needed -> applied" in result.stdout
     assert "1 shared, 0 only in one, 1 only in the other" in result.stdout
+
+
+@pytest.mark.docker
+@pytest.mark.upstream
+def test_an_image_is_a_source_like_any_other(base, built):
+    """`check image:REF` reads the tree inside, and our manifest there: applied, not upstream."""
+    stock, ours = rocmfix("check", f"image:{base}"), rocmfix("check", f"image:{built}")
+    assert "rocmfix applied it" in ours.stdout
+    assert stock.exit_code in (10, 11)
+    assert "rocmfix applied it" not in stock.stdout
+
+
+@pytest.mark.docker
+def test_an_image_name_that_is_none():
+    result = rocmfix("check", "image:Not A Name")
+    assert result.exit_code == 3
+    assert "names no image" in result.stderr

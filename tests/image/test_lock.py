@@ -59,7 +59,7 @@ def test_a_file_that_is_no_lock():
 
 @pytest.mark.docker
 @pytest.mark.upstream
-def test_a_locked_build_is_the_same_image(client, base, built, tag, registry, tmp_path):
+def test_a_locked_build_is_the_same_image(client, base, tag, registry, tmp_path):
     to = f"{registry}/up/sglang"
     client.api.tag(base, to, "v0.5.14-rocm720-mi35x")
     client.api.push(to, tag="v0.5.14-rocm720-mi35x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.image.services import Fault
 pytestmark = [pytest.mark.docker, pytest.mark.upstream]
 
 
-def published(result) -> dict:
+def published(result) -> Any:
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 

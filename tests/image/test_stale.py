@@ -7,6 +7,7 @@ import py_compile
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_python_runs_the_patched_source_once_its_bytecode_is_empty(tmp_path, mod
 @pytest.mark.parametrize("emptied", [False, True])
 def test_ninja_builds_anew_once_its_log_is_empty(tmp_path, emptied):
     """The header is patched with a date before the build: ninja alone keeps the old output."""
-    ninja = shutil.which("ninja", path=f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', '')}")
+    ninja = shutil.which("ninja", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
     if not ninja:
         pytest.skip("no ninja (pip install ninja)")
     rules = (

@@ -13,9 +13,9 @@ CHECKOUT = "/sgl-workspace/sglang/python/sglang"
 INSTALLED = "/opt/venv/lib/python3.10/site-packages/sglang"
 
 
-def tree(files: dict[str, bytes], package: str = CHECKOUT, aiter: str | None = "/sgl-workspace/aiter") -> ImageTree:
+def tree(files: dict[str, bytes], package: str = CHECKOUT, kernels: str | None = "/sgl-workspace/aiter") -> ImageTree:
     held = {path: File(path, data, 0o644, 0, 0, 1, size=len(data)) for path, data in files.items()}
-    return ImageTree("image:x", Layout(package, aiter), held)
+    return ImageTree("image:x", Layout(package, kernels), held)
 
 
 @pytest.mark.parametrize("package", [CHECKOUT, INSTALLED])
