@@ -17,12 +17,12 @@ from rocmfix.image.dockerfile import template_digest
 from rocmfix.image.flavour import Variable
 from rocmfix.image.inspect import Seen
 from rocmfix.image.local import look
-from rocmfix.image.manifest import INPUTS_LABEL, PATH, BaseImage, ImageManifest, parse
+from rocmfix.image.manifest import INPUTS_LABEL, MANIFEST_LABEL, VERSION_LABEL, BaseImage, ImageManifest
 from rocmfix.image.progress import Progress
 from rocmfix.image.verify import Depth, verify
 from rocmfix.model import PatchPlan, Record
 from rocmfix.plan import Patched, Wanted, carry_out, make_plan, refuse_conflicts
-from rocmfix.system.docker import Engine
+from rocmfix.system.docker import Engine, LocalImage
 from rocmfix.system.reference import Reference
 from rocmfix.verdict import judge_all
 
@@ -155,37 +155,37 @@ def wanted_by(order: Order) -> Wanted:
 
 def _already_built(engine: Engine, base: FoundBase, order: Order, progress: Progress) -> Built | None:
     """The image that these very inputs gave before, if the engine still has it and it is as it was."""
-    for image in engine.images_with(INPUTS_LABEL, inputs_digest(order, base.record, base.image.id)):
-        manifest = _sound(engine, image, base)
-        if manifest:
-            progress.note("nothing changed since this image was built")
-            for tag in order.tags:
-                engine.tag(image, tag)
-            return Built(
-                image=image,
-                is_new=False,
-                tags=tuple(map(str, order.tags)),
-                base=base.record.name,
-                plan=PatchPlan(source=base.record.name, release=manifest.content.release, apply=(), skip=()),
-                manifest=manifest.digest,
-            )
-    return None
-
-
-def _sound(engine: Engine, image: str, base: FoundBase) -> ImageManifest | None:
-    """Its manifest, if an image is one of ours and not one that somebody built on top of it: labels are inherited."""
-    found = engine.image(image)
-    if found is None or found.layers[: len(base.image.layers)] != base.image.layers:
+    recipe = _recipe(order, base.record, base.image.id)
+    held = (engine.image(name) for name in engine.images_with(INPUTS_LABEL, recipe.inputs))
+    image = next((image for image in held if image and _is_ours(image, base, recipe)), None)
+    if image is None:
         return None
-    with engine.container(image) as container:
-        try:
-            manifest = parse(file.data) if (file := container.read(PATH)) else None
-            if manifest is None or verify(container, found, image, Depth.OURS).problems:
-                return None
-        except VerifyError:
-            return None
-    ours = 2 if any(f.kind == "table" for f in manifest.files) else 1
-    return manifest if len(found.layers) == len(base.image.layers) + ours else None
+    progress.note("nothing changed since this image was built")
+    for tag in order.tags:
+        engine.tag(image.id, tag)
+    return Built(
+        image=image.id,
+        is_new=False,
+        tags=tuple(map(str, order.tags)),
+        base=base.record.name,
+        plan=PatchPlan(source=base.record.name, release=image.labels.get(VERSION_LABEL), apply=(), skip=()),
+        manifest=image.labels.get(MANIFEST_LABEL),
+    )
+
+
+def _is_ours(image: LocalImage, base: FoundBase, recipe: Recipe) -> bool:
+    """Whether an image is what we built, not what somebody built on top of it: labels are inherited.
+
+    What is on top adds a layer or changes the ENV; the bytes of a layer cannot change.
+    """
+    ours = 2 if recipe.tables.files else 1
+    below = base.image.layers
+    env = dict(image.env)
+    return (
+        image.layers[: len(below)] == below
+        and len(image.layers) == len(below) + ours
+        and all(env.get(variable.name) == variable.value for variable in recipe.variables)
+    )
 
 
 def _run(engine: Engine, context: Context, progress: Progress) -> str:

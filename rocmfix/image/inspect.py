@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from rocmfix.catalog import Catalog
-from rocmfix.image.manifest import LABEL, ImageManifest, labels
+from rocmfix.image.manifest import LABEL, VERSION_LABEL, ImageManifest, labels
 from rocmfix.image.tree import ImageTree, tree_hash
 from rocmfix.model import Outcome, Record, TreeReport
 from rocmfix.state import State
 from rocmfix.verdict import judge_all
 
 _ENV = ("AITER_", "SGLANG_", "HIP_", "HSA_", "NCCL_", "RCCL_", "ROCM_", "GPU_ARCH", "PYTORCH_ROCM_ARCH", "TVM_FFI_")
-_VERSION_LABEL = "org.opencontainers.image.version"
 _REVISION_LABEL = "org.opencontainers.image.revision"
 
 
@@ -127,9 +126,9 @@ Question = Callable[[Seen, TreeReport], Iterator[Disagreement]]
 
 
 def _version_label(seen: Seen, _: TreeReport) -> Iterator[Disagreement]:
-    said, holds = seen.labels.get(_VERSION_LABEL), seen.tree.release
+    said, holds = seen.labels.get(VERSION_LABEL), seen.tree.release
     if said and holds and said.removeprefix("v") != holds:
-        yield Disagreement(who=f"label {_VERSION_LABEL}", says=said, holds=f"sglang {holds}")
+        yield Disagreement(who=f"label {VERSION_LABEL}", says=said, holds=f"sglang {holds}")
     said = seen.labels.get(_REVISION_LABEL)
     if said and seen.commit and said != seen.commit:
         yield Disagreement(who=f"label {_REVISION_LABEL}", says=said, holds=seen.commit)

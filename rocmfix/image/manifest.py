@@ -16,6 +16,8 @@ from rocmfix.state import State
 PATH = "/etc/rocmfix/manifest.json"
 LABEL = "io.rocmfix"
 INPUTS_LABEL = f"{LABEL}.inputs"
+MANIFEST_LABEL = f"{LABEL}.manifest"
+VERSION_LABEL = "org.opencontainers.image.version"
 
 
 class BaseImage(Record):
@@ -131,13 +133,13 @@ def labels(manifest: ImageManifest) -> Mapping[str, str]:
         f"{LABEL}.tool": manifest.tool,
         f"{LABEL}.flavour": manifest.flavour,
         INPUTS_LABEL: manifest.inputs,
-        f"{LABEL}.manifest": manifest.digest,
+        MANIFEST_LABEL: manifest.digest,
         f"{LABEL}.fixes": " ".join(manifest.applied),
         f"{LABEL}.tree": content.after,
         f"{LABEL}.tables": str(len(manifest.tables)),
     }
     if content.release:
-        said["org.opencontainers.image.version"] = content.release
+        said[VERSION_LABEL] = content.release
     if content.commit:
         said["org.opencontainers.image.revision"] = content.commit
     return said

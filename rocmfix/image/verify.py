@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import PurePosixPath
 
 from rocmfix.errors import VerifyError
-from rocmfix.image.manifest import LABEL, PATH, FileRecord, ImageManifest, labels, parse
+from rocmfix.image.manifest import MANIFEST_LABEL, PATH, FileRecord, ImageManifest, labels, parse
 from rocmfix.image.tree import Layout, read_tree, tree_hash
 from rocmfix.model import Record
 from rocmfix.system.container import Container, File
@@ -78,7 +78,7 @@ def verify(container: Container, image: LocalImage, name: str, depth: Depth = De
 
 def _manifest(manifest: ImageManifest, file: File, image: LocalImage) -> Iterator[Problem]:
     digest = f"sha256:{hashlib.sha256(file.data).hexdigest()}"
-    labelled = image.labels.get(f"{LABEL}.manifest", "no label")
+    labelled = image.labels.get(MANIFEST_LABEL, "no label")
     if digest != labelled:
         yield Problem(what="manifest", where=PATH, says=labelled, holds=digest)
     tables = {table.path: table.sha256 for table in manifest.tables}
@@ -91,7 +91,7 @@ def _manifest(manifest: ImageManifest, file: File, image: LocalImage) -> Iterato
 def _labels(manifest: ImageManifest, image: LocalImage) -> Iterator[Problem]:
     for name, value in labels(manifest).items():
         holds = image.labels.get(name)
-        if holds != value and name != f"{LABEL}.manifest":
+        if holds != value and name != MANIFEST_LABEL:
             yield Problem(what="label", where=name, says=value, holds="no such label" if holds is None else holds)
 
 

@@ -68,6 +68,8 @@ class Engine:
     def __init__(self, client: docker.DockerClient) -> None:
         self._api: Any = client.api
         weakref.finalize(self, client.close)
+        # No proxy stands before a socket of this machine, and looking for one costs more than a call to it.
+        self._api.trust_env = not self._api.base_url.startswith("http+docker")
 
     @classmethod
     def connect(cls) -> Engine:
