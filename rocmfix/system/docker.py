@@ -99,6 +99,10 @@ class Engine:
                 found: Any = self._api.inspect_image(name)
             except docker.errors.ImageNotFound:
                 return None
+            except docker.errors.APIError as error:
+                if "invalid reference format" in str(error):
+                    return None
+                raise
         return _local_image(found)
 
     def images_with(self, label: str, value: str, *, dangling: bool = False) -> tuple[str, ...]:
