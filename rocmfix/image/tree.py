@@ -104,8 +104,11 @@ class ImageTree:
     @cached_property
     def digests(self) -> Mapping[str, str]:
         """sha256 of every source file of the package, by repository path."""
+        start = f"{self.layout.package}/"
         return {
-            path: hashlib.sha256(self.read(path) or b"").hexdigest() for path in self.paths(PACKAGE) if is_source(path)
+            PACKAGE + path[len(self.layout.package) :]: hashlib.sha256(file.data).hexdigest()
+            for path, file in self.files.items()
+            if path.startswith(start) and not file.is_directory and is_source(path)
         }
 
     def bytecode_of(self, path: str) -> tuple[File, ...]:

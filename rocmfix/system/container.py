@@ -19,6 +19,8 @@ from rocmfix.system.docker_errors import translated
 _DIRECTORY, _SYMLINK = 1 << 31, 1 << 27
 """Bits of Go's os.FileMode, which the engine's stat header carries."""
 _CHUNK = 1 << 20
+_BUFFER = 16 << 10
+"""tarfile copies the rest of its buffer at every read: with a large one a tree of small files takes twice as long."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Container:
             except docker.errors.NotFound:
                 return
             parent = str(PurePosixPath(path).parent)
-            with closing(chunks), tarfile.open(fileobj=_Chunks(chunks), mode="r|", bufsize=_CHUNK) as tar:
+            with closing(chunks), tarfile.open(fileobj=_Chunks(chunks), mode="r|", bufsize=_BUFFER) as tar:
                 for member in tar:
                     name = posixpath.join(parent, member.name)
                     if member.isdir() or member.isreg():

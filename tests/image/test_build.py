@@ -255,3 +255,24 @@ def test_a_failed_build_leaves_no_image_and_shows_its_last_lines(client, base, e
     assert caught.value.hint
     assert not leftovers(client)
     assert unnamed() <= before
+
+
+def test_buildkit_and_the_classic_builder_make_the_same_layer(client, base, registry, tag, tmp_path):
+    """A COPY would not: each of the two gives copied folders other owners and times."""
+    import subprocess
+
+    if subprocess.run(["docker", "buildx", "version"], capture_output=True, check=False).returncode:
+        pytest.skip("no buildx (ci/engine installs it)")
+    name = f"{registry}/up/sglang:v0.5.14-rocm720-mi35x"
+    client.api.tag(base, f"{registry}/up/sglang", "v0.5.14-rocm720-mi35x")
+    client.api.push(f"{registry}/up/sglang", tag="v0.5.14-rocm720-mi35x")
+    assert rocmfix("build", "--base", name, *FLAVOUR, "-t", tag).exit_code == 0
+    context = tmp_path / "context"
+    assert rocmfix("build", "--base", name, *FLAVOUR, "--context", context).exit_code == 0
+    other = tag.replace(":tag", ":buildkit")
+    argv = ["docker", "buildx", "build", "--no-cache", "--load", "--tag", other, str(context)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert new_layers(client, other, base) == new_layers(client, tag, base)
+    assert rocmfix("verify", other).exit_code == 0
+    client.images.remove(name)
