@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SOURCE_HELP = """SOURCE is a release (0.5.14), a folder (checkout, unpacked wheel, site-packages), a .whl file,
-git:REF of upstream, or git:URL@REF."""
+git:REF of upstream, git:URL@REF, or image:REF (in the engine or its registry; nothing is pulled)."""
 
 
 def json_option(function: F) -> F:

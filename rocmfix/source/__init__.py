@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rocmfix.source.folder import DirTree
 
 FORMS = """a release (0.5.14), a folder (checkout, unpacked wheel, site-packages), a .whl file, \
-git:REF, git:URL@REF"""
+git:REF, git:URL@REF, image:REF"""
 
 
 def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> Tree:
@@ -22,10 +22,9 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
     from rocmfix.releases import as_version
 
     if spec.startswith("image:"):
-        raise SourceError(
-            f"{spec}: reading a tree inside an image comes with rocmfix's image support, which is not in this version",
-            hint="run rocmfix check --installed inside the image",
-        )
+        from rocmfix.image.source import open_image
+
+        return open_image(spec.removeprefix("image:"))
     if spec.startswith("git:"):
         from rocmfix.source.gitref import open_git
         from rocmfix.source.spec import parse_git

@@ -165,9 +165,9 @@ def test_a_release_goes_before_a_folder_of_its_name(tmp_path: Path, monkeypatch:
     assert open_tree("./0.5.14").read("python/sglang/srt/server.py") == b"serve()\r\n"
 
 
-def test_an_image_says_when_it_can_be_read() -> None:
-    with pytest.raises(SourceError, match="image support"):
-        open_tree("image:rocm/sglang:v0.5.14")
+def test_an_image_name_that_is_none_is_refused() -> None:
+    with pytest.raises(SourceError, match="names no image"):
+        open_tree("image:Not A Name")
 
 
 def _write_late(path: Path) -> None:

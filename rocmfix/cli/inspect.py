@@ -1,0 +1,32 @@
+"""`rocmfix inspect`: what an image really holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rocmfix.cli._image import look, progress
+from rocmfix.cli._options import json_option, patches_option, print_json, print_lines
+
+
+@click.command(epilog="Exit codes: 0 clean, 10 fixes needed, 11 unmended, 12 conflict; 3 no sglang, 8 registry.")
+@click.argument("image")
+@click.option("--remote", is_flag=True, help="Ask the registry even if the engine has the image; nothing is pulled.")
+@json_option
+@patches_option
+@click.pass_context
+def command(ctx: click.Context, image: str, *, remote: bool, as_json: bool, patches: Path | None) -> None:
+    """Look into IMAGE: its real sglang and AITER, each fix, the tables, ENV, and labels that are not true.
+
+    In a registry, only the layers that hold the tree are read, and only as far as needed.
+    """
+    from rocmfix.image.text import inspect_lines
+
+    with progress() as reporting:
+        _, report = look(image, patches, reporting, remote=remote)
+    if as_json:
+        print_json(report)
+    else:
+        print_lines(inspect_lines(report))
+    ctx.exit(report.report.exit_code)

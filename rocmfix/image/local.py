@@ -1,0 +1,48 @@
+"""What an X-ray needs of an image that the engine holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from rocmfix.image.checkout import commit_of
+from rocmfix.image.inspect import Seen
+from rocmfix.image.manifest import PATH, parse
+from rocmfix.image.tree import ImageTree, find_shadow, locate, read_tree
+from rocmfix.system.container import Container
+from rocmfix.system.docker import Engine, LocalImage
+
+
+def look(engine: Engine, image: LocalImage, name: str, *, thorough: bool = True) -> Seen:
+    """Read the tree, the tables and our manifest out of a container that never starts.
+
+    `thorough` also looks for a second sglang in site-packages.
+    """
+    env = dict(image.env)
+    with engine.container(image.id) as container:
+        layout = locate(container, env, name)
+        record = container.read(PATH)
+        tree = _with_folders(container, read_tree(container, layout, f"image:{name}"))
+        return Seen(
+            name=name,
+            id=image.id,
+            size=image.size,
+            platform=image.platform,
+            labels=image.labels,
+            env=image.env,
+            layers=image.layers,
+            tree=replace(tree, files={**tree.files, PATH: record}) if record else tree,
+            commit=commit_of(container, layout.checkout),
+            aiter=commit_of(container, layout.aiter),
+            manifest=parse(record.data) if record else None,
+            shadow=find_shadow(container, env, layout) if thorough else None,
+        )
+
+
+def _with_folders(container: Container, tree: ImageTree) -> ImageTree:
+    """The tree, knowing owner, mode and time of the folders above it: a layer that names one sets all three."""
+    tables = (f"{tree.layout.aiter}/aiter/configs",) if tree.layout.aiter else ()
+    roots = (tree.layout.package, PATH, *tables, *tree.layout.caches)
+    names = {str(parent) for root in roots for parent in list(PurePosixPath(root).parents)[:-1]}
+    found = (container.directory(name) for name in sorted(names) if name not in tree.files)
+    return replace(tree, files={**tree.files, **{folder.path: folder for folder in found if folder}})
