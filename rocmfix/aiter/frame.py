@@ -6,8 +6,6 @@ inferred here by pandas' own rules (`pandas/_libs/parsers.pyx`, `src/parser/toke
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ MISSING = frozenset(
 """The texts pandas reads as NaN. `Null`, which AITER's tables use, is not one of them."""
 
 TRUE, FALSE = frozenset({"True", "TRUE", "true"}), frozenset({"False", "FALSE", "false"})
+ENDS = re.compile(r"[,\n]|\Z")
 INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE)
 
 
@@ -52,12 +51,12 @@ class Column(NamedTuple):
 
 
 class UnreadableError(Exception):
-    """What pandas would raise on this file: `error` is the exception's name, `line` the place, if any."""
+    """What pandas would raise on a file: `error` is the exception's name, `at` the place."""
 
-    def __init__(self, error: str, message: str, line: int | None = None) -> None:
+    def __init__(self, error: str, message: str, at: Origin) -> None:
         super().__init__(message)
         self.error = error
-        self.line = line
+        self.at = at
 
 
 @dataclass(frozen=True)
@@ -119,13 +118,13 @@ def read(data: bytes, file: str) -> Frame:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UnreadableError("UnicodeDecodeError", str(error)) from None
-    records = split(text)
+        raise UnreadableError("UnicodeDecodeError", str(error), Origin(file, 1)) from None
+    records = split(text, file)
     header = next(records, None)
     if header is None:
-        raise UnreadableError("EmptyDataError", "No columns to parse from file")
+        raise UnreadableError("EmptyDataError", "No columns to parse from file", Origin(file, 1))
     names = _names(header.fields)
-    width, rows = _even(records, len(names))
+    width, rows = _even(records, len(names), file)
     body = list(zip(*(row.fields for row in rows), strict=True)) if rows else [()] * width
     leading = width - len(names)
     return Frame(
@@ -136,26 +135,48 @@ def read(data: bytes, file: str) -> Frame:
     )
 
 
-def split(text: str) -> Iterator[Record]:
+def split(text: str, file: str) -> Iterator[Record]:
     """The records of a CSV text; blank lines are skipped, as pandas does."""
     if '"' in text:
-        yield from _split_quoted(text)
+        yield from _split_quoted(text, file)
         return
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         if line and (line[0] not in " \t" or line.strip(" \t")):
             yield Record(number, line.split(","))
 
 
-def _split_quoted(text: str) -> Iterator[Record]:
-    reader = csv.reader(io.StringIO(text, newline=""))
-    started = 1
-    for fields in reader:
-        if fields and (len(fields) > 1 or fields[0].strip(" \t")):
+def _split_quoted(text: str, file: str) -> Iterator[Record]:
+    """As tokenizer.c goes: a quote opens only at the start of a field, and may hold commas and line ends."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    at, line = 0, 1
+    while at < len(text):
+        started, fields = line, []
+        while True:
+            field, at = _field(text, at, Origin(file, started))
+            fields.append(field)
+            line += field.count("\n")
+            at += 1
+            if at > len(text) or text[at - 1] == "\n":
+                break
+        line += 1
+        if len(fields) > 1 or fields[0].strip(" \t"):
             yield Record(started, fields)
-        started = reader.line_num + 1
-    # The csv module closes an open quote at the end of the text; pandas refuses (tokenizer.c).
-    if text.count('"') % 2:
-        raise UnreadableError("ParserError", "EOF inside string")
+
+
+def _field(text: str, at: int, start: Origin) -> tuple[str, int]:
+    """The field that begins at `at`, and where it ends."""
+    parts: list[str] = []
+    while text[at : at + 1] == '"' and (not parts or parts[-1] == '"'):
+        closing = text.find('"', at + 1)
+        if closing < 0:
+            raise UnreadableError("ParserError", "EOF inside string", start)
+        parts.append(text[at + 1 : closing])
+        at = closing + 1
+        if text[at : at + 1] != '"':
+            break
+        parts.append('"')  # a doubled quote stands for one
+    end = ENDS.search(text, at).start()  # type: ignore[union-attr] # the pattern matches the end of the text too
+    return "".join(parts) + text[at:end], end
 
 
 def _names(fields: list[str]) -> list[str]:
@@ -171,7 +192,7 @@ def _names(fields: list[str]) -> list[str]:
     return names
 
 
-def _even(records: Iterable[Record], header: int) -> tuple[int, list[Record]]:
+def _even(records: Iterable[Record], header: int, file: str) -> tuple[int, list[Record]]:
     """Rows of equal width: only the first may be wider than the header; short ones are filled."""
     width = header
     rows: list[Record] = []
@@ -180,7 +201,7 @@ def _even(records: Iterable[Record], header: int) -> tuple[int, list[Record]]:
             width = max(header, len(record.fields))
         elif len(record.fields) > width:
             message = f"Expected {width} fields in line {record.line}, saw {len(record.fields)}"
-            raise UnreadableError("ParserError", message, record.line)
+            raise UnreadableError("ParserError", message, Origin(file, record.line))
         record.fields.extend([""] * (width - len(record.fields)))
         rows.append(record)
     return width, rows
@@ -266,6 +287,7 @@ def _stack(parts: Sequence[Column]) -> Column:
     kinds = {part.kind for part in parts}
     if len(kinds) == 1:
         return Column(kinds.pop(), cells)
-    if kinds == {Kind.INT, Kind.FLOAT}:
-        return Column(Kind.FLOAT, tuple(None if cell is None else float(cell) for cell in cells))
+    if kinds <= {Kind.INT, Kind.FLOAT, Kind.BOOL}:
+        kind, make = (Kind.FLOAT, float) if Kind.FLOAT in kinds else (Kind.INT, int)
+        return Column(kind, tuple(None if cell is None else make(cell) for cell in cells))
     return Column(Kind.MIXED, cells)

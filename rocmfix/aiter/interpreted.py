@@ -111,6 +111,7 @@ METHODS: Mapping[type, frozenset[str]] = {
     list: frozenset({"append", "extend", "copy", "index", "insert"}),
     set: frozenset({"add", "update", "union"}),
     tuple: frozenset({"index"}),
+    int: frozenset({"bit_length"}),
     re.Pattern: frozenset({"match", "search", "fullmatch"}),
     re.Match: frozenset({"group", "groups", "start", "end"}),
 }
