@@ -8,18 +8,25 @@ outside that part is unknown (`CannotTell`), never guessed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rocmfix.aiter.expressions import Expressions
 from rocmfix.aiter.interpreted import CannotTell, Class, Function, Instance, Raised, Returned, Scope, Unknown
 
+CHANGEABLE = (list, dict, set, Instance)
+"""What a statement that merely mentions a name may change."""
 
-class _Break(Exception):  # noqa: N818 - control flow
+
+DEFINED = (*CHANGEABLE, Class, Function)
+"""What a statement must mention to be part of a list that is built here."""
+
+
+class _Break(Exception):
     pass
 
 
-class _Continue(Exception):  # noqa: N818 - control flow
+class _Continue(Exception):
     pass
 
 
@@ -30,6 +37,8 @@ class Evaluator(Expressions):
         super().__init__()
         self.scope = Scope(dict(given))
         self.given = frozenset(given)
+        self.gap: str | None = None
+        """Why the lists of this file are not all there, if so."""
         try:
             body = ast.parse(source).body
         except SyntaxError as error:
@@ -40,6 +49,16 @@ class Evaluator(Expressions):
     def value(self, name: str) -> Any:
         """What the file-level name `name` holds."""
         return self.scope.find(name)
+
+    def has(self, name: str) -> bool:
+        """Whether the file defines `name` in a way that could be interpreted."""
+        return name in self.scope.names and not isinstance(self.scope.names[name], Unknown)
+
+    def instances(self) -> Iterator[Instance]:
+        """Every object in the file-level dictionaries and lists."""
+        for value in self.scope.names.values():
+            items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+            yield from (item for item in items if isinstance(item, Instance))
 
     def call(self, name: str, *arguments: Any) -> Any:
         """What the function `name` returns."""
@@ -54,7 +73,10 @@ class Evaluator(Expressions):
         try:
             self._guarded(lambda: self._run(statement, self.scope))
         except (CannotTell, Raised) as error:
-            for name in _touched(statement) - self.given:
+            if any(isinstance(self.scope.names.get(name.id), DEFINED) for name in _names(statement)):
+                self.gap = str(error)
+            changeable = {n.id for n in _names(statement) if isinstance(self.scope.names.get(n.id), CHANGEABLE)}
+            for name in (_bound(statement) | changeable) - self.given:
                 self.scope.names[name] = Unknown(str(error))
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
@@ -152,9 +174,13 @@ def _loaded(target: ast.expr) -> ast.expr:
     return ast.copy_location(clone, target)
 
 
-def _touched(statement: ast.stmt) -> set[str]:
-    """The names a statement binds or may change through a method or an index."""
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names a statement binds."""
     names = {part.asname or part.name for part in ast.walk(statement) if isinstance(part, ast.alias)}
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return names | {statement.name}
-    return names | {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return names | {node.id for node in _names(statement) if isinstance(node.ctx, ast.Store)}
+
+
+def _names(statement: ast.stmt) -> Iterator[ast.Name]:
+    return (node for node in ast.walk(statement) if isinstance(node, ast.Name))

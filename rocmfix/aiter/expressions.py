@@ -85,11 +85,7 @@ class Expressions:
     def _formatted(self, part: ast.expr, scope: Scope) -> str:
         if not isinstance(part, ast.FormattedValue) or part.conversion != -1:
             raise CannotTell(f"line {part.lineno}: a formatted text with a conversion")
-        spec = (
-            self._eval_joinedstr(part.format_spec, scope)
-            if isinstance(part.format_spec, ast.JoinedStr)
-            else ""
-        )
+        spec = self._eval_joinedstr(part.format_spec, scope) if isinstance(part.format_spec, ast.JoinedStr) else ""
         if len(spec) > 4:
             raise CannotTell(f"line {part.lineno}: a long format")
         return format(self._instant(self.eval(part.value, scope)), spec)
@@ -206,9 +202,7 @@ class Expressions:
             method = owner.cls.methods.get(name)
             if method is not None:
                 function = Function(method, owner.cls.scope, owner)
-                is_property = any(
-                    isinstance(d, ast.Name) and d.id == "property" for d in method.decorator_list
-                )
+                is_property = any(isinstance(d, ast.Name) and d.id == "property" for d in method.decorator_list)
                 return self.apply(function, [], {}) if is_property else function
         for kind, names in METHODS.items():
             if isinstance(owner, kind) and name in names:
@@ -223,13 +217,9 @@ class Expressions:
                 named.update(self.eval(keyword.value, scope))
             else:
                 named[keyword.arg] = self.eval(keyword.value, scope)
-        copier = ast.unparse(node.func)
-        if copier in {"copy.deepcopy", "copy.copy", "copy", "deepcopy", "dataclasses.replace", "replace"}:
-            return _copied(arguments[0], named)
-        if copier == "re.compile":
-            return re.compile(*arguments)
-        if copier == "itertools.product":
-            return product(*(list(part) for part in arguments))
+        special = SPECIAL.get(_dotted(node.func))
+        if special is not None:
+            return special(self, arguments, named)
         return self.apply(self.eval(node.func, scope), arguments, named)
 
     def apply(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
@@ -283,3 +273,43 @@ def _copied(value: Any, changes: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return [_copied(item, {}) for item in value]
     return value
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
+
+
+def _copy(_: Expressions, arguments: list[Any], named: dict[str, Any]) -> Any:
+    return _copied(arguments[0], named)
+
+
+def _compile(_: Expressions, arguments: list[Any], _named: dict[str, Any]) -> Any:
+    return re.compile(*arguments)
+
+
+def _product(_: Expressions, arguments: list[Any], _named: dict[str, Any]) -> Any:
+    return product(*(list(part) for part in arguments))
+
+
+def _map(self: Expressions, arguments: list[Any], _named: dict[str, Any]) -> Any:
+    return [self.apply(arguments[0], [item], {}) for item in arguments[1]]
+
+
+def _vars(_: Expressions, arguments: list[Any], _named: dict[str, Any]) -> Any:
+    return dict(arguments[0].values)
+
+
+def _getattr(self: Expressions, arguments: list[Any], _named: dict[str, Any]) -> Any:
+    return self.attribute_of(arguments[0], arguments[1])
+
+
+SPECIAL: Mapping[str, Callable[[Expressions, list[Any], dict[str, Any]], Any]] = {
+    "copy.deepcopy": _copy, "copy.copy": _copy, "copy": _copy, "deepcopy": _copy, "dataclasses.replace": _copy,
+    "replace": _copy, "re.compile": _compile, "itertools.product": _product, "map": _map,
+    "vars": _vars, "getattr": _getattr,
+}  # fmt: skip
+"""Functions of the standard library that kernel lists call, whose modules are not there."""

@@ -96,9 +96,7 @@ class Frame:
         """The same rows with column `name` set, at the end if it is new."""
         if name in self.columns:
             at = self.columns.index(name)
-            return Frame(
-                self.columns, (*self.data[:at], column, *self.data[at + 1 :]), self.origins, self.shifted
-            )
+            return Frame(self.columns, (*self.data[:at], column, *self.data[at + 1 :]), self.origins, self.shifted)
         return Frame((*self.columns, name), (*self.data, column), self.origins, self.shifted)
 
     def select(self, names: Sequence[str]) -> Frame:
@@ -226,9 +224,7 @@ def _with_gaps(kind: Kind, values: Sequence[Cell], missing: list[bool]) -> Colum
     if kind is Kind.INT:  # NaN exists only among floats
         kind, values = Kind.FLOAT, [float(value) for value in values if value is not None]
     rest = iter(values)
-    return Column(
-        Kind.MIXED if kind is Kind.BOOL else kind, tuple(None if gone else next(rest) for gone in missing)
-    )
+    return Column(Kind.MIXED if kind is Kind.BOOL else kind, tuple(None if gone else next(rest) for gone in missing))
 
 
 def _ints(texts: Sequence[str]) -> list[Cell] | None:

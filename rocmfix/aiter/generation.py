@@ -153,10 +153,9 @@ _OLDEST = Generation(
     csv_only=False,
     at_import=True,
 )
-_0_1_8 = replace(_OLDEST, buckets=Buckets.TO_16384_FROM_16, at_import=False)
+_0_1_8 = replace(_OLDEST, dedup_cu=True, buckets=Buckets.TO_16384_FROM_16, at_import=False)
 _0_1_9 = replace(_0_1_8, buckets=Buckets.TO_16384, bypass=True)
-_0_1_10 = replace(_0_1_9, dedup_cu=True)
-_0_1_11 = replace(_0_1_10, columns=Columns.SAME_BUT_TAG, tags=Tags.ANY_DROPPED)
+_0_1_11 = replace(_0_1_9, columns=Columns.SAME_BUT_TAG, tags=Tags.ANY_DROPPED)
 _0_1_12 = replace(_0_1_11, duplicates=Duplicates.RAISE, buckets=Buckets.TO_32768)
 _0_1_12_2 = replace(_0_1_12, dedup_gfx=True)
 _0_1_13 = replace(_0_1_12_2, columns=Columns.UNION, bypass=False, csv_only=True)
@@ -169,7 +168,6 @@ KNOWN: dict[Generation, str] = {
     _OLDEST: "v0.1.7",
     _0_1_8: "v0.1.8",
     _0_1_9: "v0.1.9",
-    _0_1_10: "v0.1.10",
     _0_1_11: "v0.1.11",
     _0_1_12: "v0.1.12",
     _0_1_12_2: "v0.1.12.post2",

@@ -16,15 +16,15 @@ LONGEST = 1_000_000
 """The longest text, list or range that may be built."""
 
 
-class CannotTell(Exception):  # noqa: N818 - an answer, not a failure
+class CannotTell(Exception):
     """The code uses something outside the part that is interpreted."""
 
 
-class Raised(Exception):  # noqa: N818 - an answer, not a failure
+class Raised(Exception):
     """The interpreted code itself raises an exception here."""
 
 
-class Returned(Exception):  # noqa: N818 - control flow
+class Returned(Exception):
     """A `return` on its way out."""
 
     def __init__(self, value: Any) -> None:
@@ -103,7 +103,7 @@ BUILTINS: Mapping[str, Any] = {
     "range": _range, "len": len, "min": min, "max": max, "int": int, "str": str, "bool": bool, "float": float,
     "sorted": sorted, "zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "set": set,
     "sum": sum, "any": any, "all": all, "abs": abs, "frozenset": frozenset, "True": True, "False": False,
-    "reversed": reversed, "repr": repr, "dict": dict,
+    "reversed": reversed, "repr": repr, "dict": dict, "iter": iter, "next": next,
 }  # fmt: skip
 METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset({"join", "upper", "lower", "replace", "split", "strip", "startswith", "endswith"}),

@@ -39,7 +39,7 @@ def probe(tree: AiterTree) -> Generation | None:
     return Generation(
         columns=columns,
         duplicates=duplicates,
-        dedup_cu="'cu_num' not in keys" in ast.unparse(merge),
+        dedup_cu="'cu_num'" in ast.unparse(merge),
         dedup_present="in merge_df.columns]" in ast.unparse(merge),
         dedup_gfx="'gfx' not in keys" in ast.unparse(merge),
         key_gfx="gfx" in key,
@@ -47,14 +47,10 @@ def probe(tree: AiterTree) -> Generation | None:
         act=act,
         tags=tags,
         buckets=buckets,
-        ep_slot=any(
-            isinstance(n, ast.AugAssign) and ast.unparse(n.target) == "topk" for n in ast.walk(lookup)
-        ),
+        ep_slot=any(isinstance(n, ast.AugAssign) and ast.unparse(n.target) == "topk" for n in ast.walk(lookup)),
         bypass=any(isinstance(n, ast.FunctionDef) and n.name == "use_cfg" for n in ast.walk(lookup)),
         csv_only=".csv" in "".join(_texts_of_globs(pick)),
-        at_import=not any(
-            isinstance(n, ast.ClassDef) and n.name == "AITER_CONFIG" for n in source[CORE].body
-        ),
+        at_import=not any(isinstance(n, ast.ClassDef) and n.name == "AITER_CONFIG" for n in source[CORE].body),
     )
 
 
@@ -89,9 +85,7 @@ def _duplicates(merge: ast.FunctionDef) -> Duplicates | None:
 
 def _tags(lookup: ast.FunctionDef) -> Tags | None:
     tests = [ast.unparse(node) for node in ast.walk(lookup) if isinstance(node, ast.Compare)]
-    about = [
-        test for test in tests if test.endswith((".fillna('') == ''", ".fillna('') != 'flydsl_fallback'"))
-    ]
+    about = [test for test in tests if test.endswith((".fillna('') == ''", ".fillna('') != 'flydsl_fallback'"))]
     if not about:
         return Tags.KEPT if "_tag" not in ast.unparse(lookup) else None
     return Tags.ANY_DROPPED if about[0].endswith("== ''") else Tags.FALLBACK_DROPPED

@@ -1,7 +1,7 @@
 """What the reader of one AITER makes of a list of table files: the rows it ends with, or how it fails.
 
-Follows `update_config_files` of `aiter/jit/core.py` and `get_cfg_2stages` of `aiter/fused_moe.py`, by the rules of
-the generation at hand. The code it models is never run; the tests run it and compare.
+Follows `update_config_files` of `aiter/jit/core.py` and `get_cfg_2stages` of `aiter/fused_moe.py`, by the rules
+of the generation at hand. The code it models is never run; the tests run it and compare.
 """
 
 from __future__ import annotations
@@ -101,17 +101,13 @@ def _bypassed(key: Key) -> bool:
     return problem == ("ActivationType.Silu", "torch.bfloat16", "QuantType.per_1x128") and eights and small
 
 
-def load(
-    files: Sequence[TableFile], untuned: TableFile | None, rules: Generation, gfx: str
-) -> Table | Refusal:
+def load(files: Sequence[TableFile], untuned: TableFile | None, rules: Generation, gfx: str) -> Table | Refusal:
     """What `files`, in this order, become on a chip `gfx`."""
     merged = merge(files, untuned, rules, gfx)
     return merged if isinstance(merged, Refusal) else index(merged, rules, gfx)
 
 
-def merge(
-    files: Sequence[TableFile], untuned: TableFile | None, rules: Generation, gfx: str
-) -> Merged | Refusal:
+def merge(files: Sequence[TableFile], untuned: TableFile | None, rules: Generation, gfx: str) -> Merged | Refusal:
     """The file that is read: the only one as it is, else all of them merged, written and read again."""
     try:
         frames = [csv.read(file.data, file.path) for file in files]
@@ -124,9 +120,7 @@ def merge(
     joined = _joined(frames, rules, gfx)
     if isinstance(joined, Refusal):
         return joined
-    deduped = (
-        Merged(joined) if keys is None else _deduplicated(joined, _dedup_key(keys, joined, rules), rules)
-    )
+    deduped = Merged(joined) if keys is None else _deduplicated(joined, _dedup_key(keys, joined, rules), rules)
     return deduped if isinstance(deduped, Refusal) else _reread(deduped)
 
 
@@ -278,9 +272,7 @@ def index(merged: Merged, rules: Generation, gfx: str) -> Table | Refusal:
     names = key_columns(rules)
     missing = [name for name in names if name not in frame.columns]
     if missing:
-        return Refusal(
-            "KeyError", f"no column {missing}", Origin(frame.origins[0].file, 1) if len(frame) else None
-        )
+        return Refusal("KeyError", f"no column {missing}", Origin(frame.origins[0].file, 1) if len(frame) else None)
     keys = frame.keys(names)
     exact: dict[Key, int] = {}
     any_act: dict[Key, int] = {}

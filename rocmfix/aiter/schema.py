@@ -42,9 +42,7 @@ GEMMS = (
     Family("a8w8_tuned_gemm", "AITER_CONFIG_GEMM_A8W8", (*GEMM_KEY, "q_dtype_w")),
     Family("a8w8_bpreshuffle_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE", (*GEMM_KEY, "q_dtype_w")),
     Family("a8w8_blockscale_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE", GEMM_KEY),
-    Family(
-        "a8w8_blockscale_bpreshuffle_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", GEMM_KEY
-    ),
+    Family("a8w8_blockscale_bpreshuffle_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", GEMM_KEY),
     Family("a8w8_tuned_batched_gemm", "AITER_CONFIG_A8W8_BATCHED_GEMM", BATCHED_KEY),
     Family("bf16_tuned_batched_gemm", "AITER_CONFIG_BF16_BATCHED_GEMM", BATCHED_KEY),
     Family("bf16_tuned_gemm", "AITER_CONFIG_GEMM_BF16", BF16_KEY),
