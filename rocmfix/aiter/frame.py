@@ -68,6 +68,8 @@ class Frame:
     origins: tuple[Origin, ...]
     shifted: bool = False
     """The first row is longer than the header: pandas makes an index of the first column, names move left."""
+    short: frozenset[Origin] = frozenset()
+    """Rows with fewer fields than the header; the rest is NaN."""
 
     def __len__(self) -> int:
         return len(self.origins)
@@ -122,7 +124,7 @@ def read(data: bytes, file: str) -> Frame:
     if header is None:
         raise UnreadableError("EmptyDataError", "No columns to parse from file", Origin(file, 1))
     names = _names(header.fields)
-    width, rows = _even(records, len(names), file)
+    width, rows, short = _even(records, len(names), file)
     body = list(zip(*(row.fields for row in rows), strict=True)) if rows else [()] * width
     leading = width - len(names)
     return Frame(
@@ -130,6 +132,7 @@ def read(data: bytes, file: str) -> Frame:
         tuple(infer(texts) for texts in body[leading:]),
         tuple(Origin(file, row.line) for row in rows),
         shifted=leading > 0,
+        short=short,
     )
 
 
@@ -190,19 +193,22 @@ def _names(fields: list[str]) -> list[str]:
     return names
 
 
-def _even(records: Iterable[Record], header: int, file: str) -> tuple[int, list[Record]]:
+def _even(records: Iterable[Record], header: int, file: str) -> tuple[int, list[Record], frozenset[Origin]]:
     """Rows of equal width: only the first may be wider than the header; short ones are filled."""
     width = header
     rows: list[Record] = []
+    short = set[Origin]()
     for record in records:
         if not rows:
             width = max(header, len(record.fields))
         elif len(record.fields) > width:
             message = f"Expected {width} fields in line {record.line}, saw {len(record.fields)}"
             raise UnreadableError("ParserError", message, Origin(file, record.line))
+        if len(record.fields) < header:
+            short.add(Origin(file, record.line))
         record.fields.extend([""] * (width - len(record.fields)))
         rows.append(record)
-    return width, rows
+    return width, rows, frozenset(short)
 
 
 def infer(texts: Sequence[str]) -> Column:

@@ -274,3 +274,8 @@ class Kernels:
                 names.update(lists.attribute(instance, "name") for instance in lists.instances())
                 gap = f"{path} could not be worked out: {lists.gap}" if lists.gap else None if names else gap
         return frozenset(names), gap
+
+    @cached_property
+    def forces_tiles(self) -> bool:
+        """Whether AITER replaces a tile that does not divide (`resolve_flydsl_stage1_tile_n`)."""
+        return "def resolve_flydsl_stage1_tile_n" in (self.tree.text(f"{FLYDSL}/moe_kernels.py") or "")
