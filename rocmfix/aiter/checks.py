@@ -163,7 +163,9 @@ def never_timed(row: Row) -> Iterator[Finding]:
 
 def operations(row: Row) -> float | None:
     """Millions of operations: 2*m*n*k*topk for both MoE stages (`calculate` in AITER's tuners), 2*M*N*K for a GEMM."""
-    names = ("token", "model_dim", "inter_dim", "topk") if "inter_dim" in row.cells else ("M", "N", "K")
+    names: tuple[str, ...] = (
+        ("token", "model_dim", "inter_dim", "topk") if "inter_dim" in row.cells else ("M", "N", "K")
+    )
     names += ("B",) if "B" in row.cells else ()
     sizes = [row.number(name) for name in names]
     if None in sizes:

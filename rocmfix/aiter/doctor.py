@@ -19,7 +19,11 @@ from rocmfix.aiter.trouble import gemm_trouble, refused, table_trouble
 
 
 def examine(
-    tree: AiterTree, files: Sequence[TableFile] = (), gfx: str = "gfx950", *, families: Sequence[Family] = FAMILIES
+    tree: AiterTree,
+    files: Sequence[TableFile] = (),
+    gfx: str = "gfx950",
+    *,
+    families: Sequence[Family] = FAMILIES,
 ) -> Report:
     """Every finding about `files`, or about all the tables `tree` ships."""
     rules = probe(tree)
