@@ -17,6 +17,8 @@ LOGGED = re.compile(
     r"\((?P<key>[^()]*)\)"
 )
 """The lines of `get_2stage_cfgs` that print the key; both with AITER's own prefix and with sglang's."""
+WEIGHT = {"gfx": 9, "cu_num": 9, "model_dim": 5, "inter_dim": 3}
+"""How far apart two keys are that differ in a column: another model is farther than another expert count."""
 ENUM = re.compile(r"<(?P<name>\w+\.\w+): -?\d+>")
 
 
@@ -85,14 +87,13 @@ def _why_missed(table: Table, wanted: MoeKey) -> str:
     """The nearest rows differ in how many columns, and which."""
     names = key_columns(table.rules)
     cells = wanted.cells(table.rules)
-    best: tuple[str, ...] | None = None
+    best: tuple[int, tuple[str, ...]] | None = None
     for key in table.exact:
-        differing = tuple(
-            f"{name}={have} there" for name, have, want in zip(names, key, cells, strict=True) if have != want
-        )
-        if best is None or len(differing) < len(best):
-            best = differing
-    nearest = f"; the nearest row has {', '.join(best)}" if best else ""
+        pairs = [(name, have) for name, have, want in zip(names, key, cells, strict=True) if have != want]
+        distance = sum(WEIGHT.get(name, 1) for name, _ in pairs)
+        if best is None or distance < best[0]:
+            best = (distance, tuple(f"{name}={have}" for name, have in pairs))
+    nearest = f"; the nearest row has {', '.join(best[1])}" if best else ""
     return f"no row: {heuristic(wanted)}{nearest}"
 
 

@@ -23,7 +23,7 @@ Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-SafePath = Annotated[str, StringConstraints(pattern=r"^(?!.*(?:^|/)\.\.?(?:/|$))[\w][\w./-]*\.csv$")]
+SafePath = Annotated[str, StringConstraints(pattern=r"^(?:\w[\w.-]*/)*\w[\w.-]*\.csv$")]
 
 
 class TableSource(Record):
