@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,8 @@ def rows(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterator[R
     for index, origin in enumerate(frame.origins):
         cells = {name: cells[index] for name, cells in zip(frame.columns, columns, strict=True)}
         own = cells.get("gfx")
-        chip = own if isinstance(own, str) and own else guess_gfx(cells.get("cu_num"), gfx)
+        cu_num = cells.get("cu_num")
+        chip = own if isinstance(own, str) and own else guess_gfx(None if cu_num == math.inf else cu_num, gfx)
         yield Row(cells, origin, family, chip.strip(), origin in frame.short, kernels)
 
 

@@ -103,8 +103,11 @@ def _bypassed(key: Key) -> bool:
 
 def load(files: Sequence[TableFile], untuned: TableFile | None, rules: Generation, gfx: str) -> Table | Refusal:
     """What `files`, in this order, become on a chip `gfx`."""
-    merged = merge(files, untuned, rules, gfx)
-    return merged if isinstance(merged, Refusal) else index(merged, rules, gfx)
+    try:
+        merged = merge(files, untuned, rules, gfx)
+        return merged if isinstance(merged, Refusal) else index(merged, rules, gfx)
+    except OverflowError as error:  # an infinite cu_num, which AITER does not catch either
+        return Refusal("OverflowError", str(error))
 
 
 def merge(files: Sequence[TableFile], untuned: TableFile | None, rules: Generation, gfx: str) -> Merged | Refusal:

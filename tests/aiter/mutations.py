@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiter_rows import HEADER, ladder, row, table
+from tests.aiter.rows import HEADER, ladder, row, table
 
 INTS = ("token", "model_dim", "inter_dim", "expert", "topk", "cu_num", "use_g1u1", "doweight_stage1")
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 1024)

@@ -70,13 +70,9 @@ class Oracle:
         self.padded = [find(moe, "nextPow2"), find(moe, "get_padded_M")]
         self.padded += [n for n in moe.body if assigns(n, "_PADDED_M_TIERS")]
         outer = find(moe, "get_2stage_cfgs")
-        self.reader = [
-            n for n in outer.body if assigns(n, "_INDEX_COLS") or self.named(n, "_ensure_gfx_column")
-        ]
+        self.reader = [n for n in outer.body if assigns(n, "_INDEX_COLS") or self.named(n, "_ensure_gfx_column")]
         self.reader += [find(outer, "get_cfg_2stages")]
-        self.lookup = [
-            n for n in outer.body if isinstance(n, ast.AugAssign) and ast.unparse(n.target) == "topk"
-        ]
+        self.lookup = [n for n in outer.body if isinstance(n, ast.AugAssign) and ast.unparse(n.target) == "topk"]
         self.lookup += [n for n in outer.body if assigns(n, "keys", "keys_disabled")]
         self.lookup += [n for n in outer.body if self.named(n, "_lookup_cfg", "use_cfg")]
         self.lookup += [next(n for n in outer.body if assigns(n, "cfg"))]
@@ -88,9 +84,7 @@ class Oracle:
 
     def guesser(self, path):
         chip = ast.parse(path.read_text()) if path.exists() else ast.Module(body=[], type_ignores=[])
-        nodes = [
-            n for n in chip.body if assigns(n, "_LEGACY_CU_NUM_TO_GFX") or self.named(n, "gfx_from_cu_num")
-        ]
+        nodes = [n for n in chip.body if assigns(n, "_LEGACY_CU_NUM_TO_GFX") or self.named(n, "gfx_from_cu_num")]
         return nodes if len(nodes) == 2 else []
 
     def names(self, gfx, work):

@@ -29,6 +29,4 @@ def table(rows, columns=HEADER):
 
 def ladder(tokens=(1, 2, 4, 8, 16, 32), **cells):
     """Rows for several buckets, the us of each its own."""
-    return [
-        row(**{"token": t, "us": 10 + t / 4, "us1": 6 + t / 8, "us2": 4 + t / 8, **cells}) for t in tokens
-    ]
+    return [row(**{"token": t, "us": 10 + t / 4, "us1": 6 + t / 8, "us2": 4 + t / 8, **cells}) for t in tokens]

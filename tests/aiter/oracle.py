@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocmfix.aiter.reader import Refusal, key_columns
 
-WORKER = Path(__file__).with_name("aiter_oracle_worker.py")
+WORKER = Path(__file__).with_name("oracle_worker.py")
 
 
 class Oracle:
