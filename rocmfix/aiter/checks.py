@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rocmfix.aiter.findings import SEVERITY, Finding, Kind, Severity
 from rocmfix.aiter.frame import Cell, Frame, Origin
-from rocmfix.aiter.kernels import Kernels, Knowledge
+from rocmfix.aiter.kernels import Answer, Kernels, Knowledge
 from rocmfix.aiter.known_bad import KNOWN_BAD
 from rocmfix.aiter.reader import guess_gfx
 from rocmfix.aiter.schema import CHIPS, CU_GFX, Family
@@ -57,6 +57,10 @@ class Row:
         cells = (self.text(name) for name in ("kernelName1", "kernelName2", "kernelName"))
         return tuple(cell for cell in cells if cell not in {"", "Null"})
 
+    def ask(self, name: str) -> Answer:
+        """Whether this AITER has the kernel `name` for the row's chip."""
+        return self.kernels.ask(name, self.gfx, moe="kernelName1" in self.cells)
+
     def finding(self, kind: Kind, effect: str, hint: str, severity: Severity | None = None) -> Finding:
         """A finding at this row."""
         return Finding(
@@ -90,7 +94,7 @@ def rows(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterator[R
 def unknown_kernel(row: Row) -> Iterator[Finding]:
     """The image's AITER lacks the kernel: sglang#35591, aiter#2792."""
     for name in row.names:
-        answer = row.kernels.ask(name, row.gfx)
+        answer = row.ask(name)
         if answer.knowledge is Knowledge.UNKNOWN:
             composable = name.startswith("moe_ck2stages_")
             does = "CK prints 'ck kernel not found' and takes a heuristic" if composable else "the first request fails"

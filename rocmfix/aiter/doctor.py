@@ -100,7 +100,7 @@ def _row_findings(rows: Sequence[Row]) -> Iterator[Finding]:
 def _count(rows: Sequence[Row], counts: dict[Knowledge, int]) -> None:
     """Count each row by the worst answer about its kernels."""
     for row in rows:
-        answers = {row.kernels.ask(name, row.gfx).knowledge for name in row.names}
+        answers = {row.ask(name).knowledge for name in row.names}
         worst = (Knowledge.UNKNOWN, Knowledge.CANNOT_TELL, Knowledge.KNOWN)
         counts[next((knowledge for knowledge in worst if knowledge in answers), Knowledge.KNOWN)] += 1
 

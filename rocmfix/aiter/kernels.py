@@ -40,6 +40,10 @@ GEMM_LISTS: Mapping[str, str] = {
 """Name prefix, longest first where one begins another, and the folder that lists the kernels."""
 
 
+UNTOLD = ("cktile_", "swiglu_", "opus_moe2_", "grouped_gemm")
+"""Fused-MoE kernels that are picked by the beginning of the name alone, or from lists that are not read."""
+
+
 class Knowledge(Enum):
     """Whether a kernel exists in this AITER."""
 
@@ -74,17 +78,17 @@ class Kernels:
     """The kernels of one AITER tree; every list is worked out when first asked for."""
 
     tree: AiterTree
-    _answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    _answers: dict[tuple[str, str, bool], Answer] = field(default_factory=dict)
     _lists: dict[tuple[str, str], tuple[frozenset[str], str | None]] = field(default_factory=dict)
     _assembled: dict[str, frozenset[str]] = field(default_factory=dict)
     _ck: dict[tuple[Any, ...], frozenset[str]] = field(default_factory=dict)
     _evaluators: dict[tuple[str, str], Evaluator] = field(default_factory=dict)
 
-    def ask(self, name: str, gfx: str) -> Answer:
-        """Whether the kernel `name` is there for the chip `gfx`."""
-        asked = (name, gfx)
+    def ask(self, name: str, gfx: str, *, moe: bool = True) -> Answer:
+        """Whether the kernel `name`, of a fused-MoE or a GEMM table, is there for the chip `gfx`."""
+        asked = (name, gfx, moe)
         if asked not in self._answers:
-            self._answers[asked] = self._ask(name, gfx)
+            self._answers[asked] = self._ask(name, gfx, moe=moe)
         return self._answers[asked]
 
     def has_shape(self, expert: int, model_dim: int, topk: int) -> Answer:
@@ -95,7 +99,7 @@ class Kernels:
             return KNOWN
         return unknown(f"({expert}, {model_dim}, topk {topk}) is not in SHAPES of {AUX_SHAPES}")
 
-    def _ask(self, name: str, gfx: str) -> Answer:
+    def _ask(self, name: str, gfx: str, *, moe: bool) -> Answer:
         try:
             if name.startswith("flydsl_mxmoe_"):
                 return self._mxmoe(name)
@@ -109,6 +113,12 @@ class Kernels:
                 return self._assembly(name, gfx)
             if name.startswith("opus_moe1_"):
                 return self._opus(name)
+            if moe:
+                # Any other name goes to the assembly lookup, which aborts (`fused_moe_1stage`, `asm_stage1`).
+                untold = name.startswith(UNTOLD)
+                return (
+                    cannot_tell("no list of this kind is read") if untold else unknown("no kind of kernel is so called")
+                )
             return self._gemm(name, gfx)
         except (CannotTell, Raised) as error:
             return cannot_tell(str(error))
