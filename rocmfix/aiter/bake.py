@@ -112,7 +112,7 @@ def _sources(merged: MergedTable, files: Sequence[TableFile], wanted: Sequence[W
     original = {item.file.path: item.file for item in wanted}
     result = []
     for file in files:
-        lines = tuple(origin.line for origin in merged.origins if origin.file == file.path)
+        lines = tuple(sorted(origin.line for origin in merged.origins if origin.file == file.path))
         if not lines:
             continue
         source = pinned.get(file.path)

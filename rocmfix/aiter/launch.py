@@ -62,21 +62,23 @@ def read_model(text: str, quant: Quant) -> Model:
         config = json.loads(text)
     except ValueError as error:
         raise TableError(f"not a config.json: {error}") from None
-    inner = config.get("text_config") if isinstance(config, dict) else None
+    config = config if isinstance(config, dict) else {}
+    inner = config.get("text_config")
     config = {**config, **inner} if isinstance(inner, dict) else config
     experts = _first(config, "n_routed_experts", "num_local_experts", "num_experts")
     topk = _first(config, "num_experts_per_tok", "experts_per_token", "moe_top_k")
-    if not experts or not topk or not config.get("hidden_size"):
+    hidden, inter = _first(config, "hidden_size"), _first(config, "moe_intermediate_size", "intermediate_size")
+    if not (experts and topk and hidden and inter):
         raise TableError(
             "this config.json describes no mixture of experts",
             hint="give --hidden, --inter, --experts and --topk",
         )
     kind = str(config.get("model_type", ""))
-    shared = int(config.get("n_shared_experts") or (1 if config.get("shared_expert_intermediate_size") else 0))
+    shared = _first(config, "n_shared_experts") or int(_first(config, "shared_expert_intermediate_size") > 0)
     return Model(
         name=kind,
-        hidden=config["hidden_size"],
-        inter=config.get("moe_intermediate_size") or config["intermediate_size"],
+        hidden=hidden,
+        inter=inter,
         experts=experts,
         topk=topk,
         shared=shared,
@@ -87,7 +89,9 @@ def read_model(text: str, quant: Quant) -> Model:
 
 
 def _first(config: Mapping[str, Any], *names: str) -> int:
-    return next((int(config[name]) for name in names if config.get(name)), 0)
+    """The first of `names` that holds a positive whole number, or 0."""
+    values = (config.get(name) for name in names)
+    return next((value for value in values if isinstance(value, int) and value > 0), 0)
 
 
 def _fuses(kind: str, experts: int, shared: int, quant: Quant) -> bool:

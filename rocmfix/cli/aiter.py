@@ -19,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TREE_HELP = "An AITER tree: a checkout, an unpacked wheel, a .whl file, git:REF, git:URL@REF, or a release."
 CSV = click.Path(path_type=Path, exists=True, dir_okay=False)
+QUANT = click.Choice(["mxfp4", "fp8", "fp8-token", "bf16"])
 LARGEST_LOG = 256 << 20
 
 
@@ -111,7 +112,7 @@ def doctor(
 @click.option("--dp", type=click.IntRange(1), default=1, help="Attention data parallel size.")
 @click.option("--ep", type=click.IntRange(1), default=1, help="Expert parallel size.")
 @click.option("--shared-fusion/--no-shared-fusion", default=None, help="Shared expert in the MoE kernel, or not.")
-@click.option("--quant", type=click.Choice(["mxfp4", "fp8", "fp8-token", "bf16"]), default="mxfp4", show_default=True)
+@click.option("--quant", type=QUANT, default="mxfp4", show_default=True, help="How the experts are quantised.")
 @click.option("--draft-tokens", type=click.IntRange(0), default=0, help="--speculative-num-draft-tokens of the launch.")
 @click.option("--batch", "batches", type=click.IntRange(1), multiple=True, help="A decode batch size. Repeatable.")
 @click.option("--chunk", type=click.IntRange(1), default=16384, show_default=True, help="--chunked-prefill-size.")
@@ -246,7 +247,7 @@ def explain(what: str, tree: str, tables: tuple[Path, ...], gfx: str, as_json: b
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The tuned table.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=Path("aiter-tune"), show_default=True,
               help="Where finished shapes are kept.")  # fmt: skip
-@click.option("--gpus", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--gpus", type=click.IntRange(1), default=8, show_default=True, help="GPUs to tune on.")
 @click.option("--engine", default="docker", show_default=True, help="The program that runs containers.")
 @click.option("--timeout", type=click.IntRange(1), default=7200, show_default=True, help="Seconds a shape may take.")
 @click.option("--mxfp4", is_flag=True, help="A second pass over the mxmoe kernels; its rows win.")

@@ -49,7 +49,8 @@ def wheel_folder(wheel_path, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session", params=["wheel", *CHECKOUTS], ids=lambda path: path.rsplit("/", 1)[-1])
 def real_root(request, wheel_folder) -> Path:
     """Each real AITER tree's folder."""
-    return wheel_folder if request.param == "wheel" else Path(request.param)
+    root: Path = wheel_folder if request.param == "wheel" else Path(request.param)
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from rocmfix.aiter.reader import Refusal, key_columns
 
@@ -18,7 +19,7 @@ class Oracle:
 
     def __init__(self, root):
         argv = [sys.executable, "-W", "ignore", WORKER, root]
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process: Any = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, files, untuned, gfx, keys=(), *, is_ep=False):
         """`files` and `untuned` are bytes, or None for a file that is not there."""

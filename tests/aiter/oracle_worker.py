@@ -18,6 +18,7 @@ import sys
 import tempfile
 import types
 from pathlib import Path
+from typing import Any
 
 KEY = (
     "gfx", "cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a",
@@ -98,7 +99,7 @@ class Oracle:
         }  # fmt: skip
         if self.chip:
             execute(self.chip, names)
-            fake = types.ModuleType("aiter.jit.utils.chip_info")
+            fake: Any = types.ModuleType("aiter.jit.utils.chip_info")
             fake.gfx_from_cu_num = names["gfx_from_cu_num"]
             for name in ("aiter", "aiter.jit", "aiter.jit.utils"):
                 sys.modules[name] = types.ModuleType(name)
@@ -176,7 +177,7 @@ def plain(value):
 
 
 def main():
-    import pandas as pd  # noqa: F401 - before the limits, and AITER's code imports it in every call
+    import pandas as pd  # type: ignore[import-untyped]  # noqa: F401 - before the limits, and AITER's code imports it in every call
 
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given, settings, strategies as st
 

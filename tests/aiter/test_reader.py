@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rocmfix.aiter.frame import Origin
@@ -10,7 +12,7 @@ from tests.aiter.rows import HEADER, UNTUNED, ladder, row, table
 from tests.aiter.trees import RULES
 
 NEW, OLD = "v0.1.20", "v0.1.7"
-KEY = ("gfx950", 256, 4, 6144, 512, 257, 9, "ActivationType.Silu", "torch.bfloat16")
+KEY: tuple[Any, ...] = ("gfx950", 256, 4, 6144, 512, 257, 9, "ActivationType.Silu", "torch.bfloat16")
 KEY += ("torch.float4_e2m1fn_x2",) * 2 + ("QuantType.per_1x32", 1, 0)
 
 
