@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rocmfix.aiter.findings import SEVERITY, Finding, Kind, Severity
 from rocmfix.aiter.frame import Cell, Frame, Origin
@@ -51,7 +52,7 @@ class Row:
         """The key, short enough to read."""
         return " ".join(f"{name}={self.cells[name]}" for name in self.family.key if name in self.cells)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The kernels the row names."""
         cells = (self.text(name) for name in ("kernelName1", "kernelName2", "kernelName"))

@@ -164,14 +164,18 @@ class Evaluator(Expressions):
         if node.value is not None:
             self.bind(node.target, self.eval(node.value, scope), scope)
 
+    def _current(self, target: ast.expr, scope: Scope) -> Any:
+        match target:
+            case ast.Name(id=name):
+                return scope.find(name)
+            case ast.Subscript(value=container, slice=index):
+                return self.eval(container, scope)[self.eval(index, scope)]
+            case _:
+                raise CannotTell(f"line {target.lineno}: changes something else")
+
     def _run_augassign(self, node: ast.AugAssign, scope: Scope) -> None:
-        before = self.eval(_loaded(node.target), scope)
+        before = self._current(node.target, scope)
         self.bind(node.target, self.binary(node.op, before, self.eval(node.value, scope)), scope)
-
-
-def _loaded(target: ast.expr) -> ast.expr:
-    clone = ast.parse(ast.unparse(target), mode="eval").body
-    return ast.copy_location(clone, target)
 
 
 def _bound(statement: ast.stmt) -> set[str]:

@@ -238,7 +238,7 @@ def _ints(texts: Sequence[str]) -> list[Cell] | None:
 
 
 def _floats(texts: Sequence[str]) -> list[Cell] | None:
-    return _converted(texts, number)
+    return _converted(texts, float)
 
 
 def _converted(texts: Sequence[str], convert: Callable[[str], Cell]) -> list[Cell] | None:
@@ -246,23 +246,21 @@ def _converted(texts: Sequence[str], convert: Callable[[str], Cell]) -> list[Cel
         values = [convert(text) for text in texts]
     except ValueError:
         return None
-    # Python reads 1_000 as a number, pandas does not.
-    return None if any("_" in text for text in texts) else values
+    # Python also reads 1_000, and nan in forms that pandas does not.
+    letters = "".join(texts)
+    if "_" in letters or (("n" in letters or "N" in letters) and not all(map(_is_number, texts))):
+        return None
+    return values
+
+
+def _is_number(text: str) -> bool:
+    return not ("n" in text or "N" in text) or INFINITY.fullmatch(text) is not None
 
 
 def _bools(texts: Sequence[str]) -> list[Cell] | None:
     if all(text in TRUE or text in FALSE for text in texts):
         return [text in TRUE for text in texts]
     return None
-
-
-def number(text: str) -> float:
-    """`text` as a float. Pandas before 3.1 may be one unit in the last place off."""
-    if infinite := INFINITY.fullmatch(text):
-        return float(infinite[1] + "inf")
-    if "n" in text or "N" in text:  # Python reads "nan " and "infinity " too
-        raise ValueError(text)
-    return float(text)
 
 
 def written(cell: Cell) -> str:

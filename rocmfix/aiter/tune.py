@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import StringConstraints
 
 from rocmfix.aiter import frame as csv
 from rocmfix.aiter.frame import UnreadableError
@@ -23,7 +26,7 @@ SHAPE = tuple(name for name in UNTUNED_FMOE if name != "token")
 class Options(Record):
     """What the user may change about the run."""
 
-    image: str
+    image: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w./:@-]*$")]
     gpus: int = 8
     engine: str = "docker"
     timeout: int = 7200
@@ -108,6 +111,8 @@ def runs(job: Job, options: Options, folder: str, tree: AiterTree | None = None)
 
 
 def _run(job: Job, options: Options, folder: str, *, mxfp4: bool) -> Run:
+    if ":" in folder:
+        raise TableError(f"{folder}: a container engine cannot mount a path with a colon", hint="give another --work")
     output = "mxfp4.csv" if mxfp4 else "tuned.csv"
     # --all compares anew what a kept file already has; --shape_grouped and the rest as ROCm/aiter#4629 ran it.
     tuner = (

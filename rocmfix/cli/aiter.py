@@ -262,7 +262,10 @@ def tune(*, shapes: Path, image: str, tree: str, output: Path, work: Path, dry_r
     rules = probe(opened_tree)
     if rules is None or not rules.known:
         raise TableError(f"{tree}: this AITER reads its tables in a way not seen before")
-    options = Options(image=image, **flags)
+    try:
+        options = Options(image=image, **flags)
+    except ValueError:
+        raise click.UsageError(f"--image {image} is no image name") from None
     planned = [
         run
         for job in jobs(table_file(shapes))

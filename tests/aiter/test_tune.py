@@ -198,6 +198,18 @@ def test_a_missing_engine_is_said(place):
     assert "no-such-engine is not installed" in result.output
 
 
+def test_an_image_name_that_would_be_an_option_is_refused(place):
+    result = run(place, "--image", "--privileged")
+    assert result.exit_code == 2
+    assert not ran(place)
+
+
+def test_a_work_folder_that_cannot_be_mounted_is_refused(place):
+    result = run(place, "--work", str(place / "a:b"))
+    assert result.exit_code == 13
+    assert "colon" in result.output
+
+
 def test_a_dry_run_prints_the_commands_and_starts_nothing(place):
     result = run(place, "--dry-run")
     assert result.exit_code == 0
