@@ -38,9 +38,12 @@ class Row:
     kernels: Kernels
 
     def number(self, name: str) -> float | None:
-        """The cell as a number, or None."""
+        """The cell as a number, or None; a column that another line made text still holds its numbers."""
         cell = self.cells.get(name)
-        return None if cell is None or isinstance(cell, str) else float(cell)
+        try:
+            return None if cell is None else float(cell)
+        except ValueError:
+            return None
 
     def text(self, name: str) -> str:
         """The cell as text; NaN is empty."""
@@ -85,6 +88,8 @@ def rows(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterator[R
     columns = [column.cells for column in frame.data]
     for index, origin in enumerate(frame.origins):
         cells = {name: cells[index] for name, cells in zip(frame.columns, columns, strict=True)}
+        if all(cells.get(name) in {name, None} for name in family.key):
+            continue  # a second header, or a line of nothing: no row, and what it does to the table is said elsewhere
         own = cells.get("gfx")
         cu_num = cells.get("cu_num")
         chip = own if isinstance(own, str) and own else guess_gfx(None if cu_num == math.inf else cu_num, gfx)

@@ -79,6 +79,11 @@ def test_each_defect_is_found_at_its_line(kind, line, data):
     assert (kind, "f0.csv", line) in found(data)
 
 
+def test_a_second_header_is_one_defect_a_column_and_no_row():
+    data = table(GOOD) + (",".join(HEADER) + "\n").encode()
+    assert found(data) == {(Kind.TABLE_OFF, "f0.csv", 18), (Kind.UNREACHABLE_KEY, "f0.csv", 18)}
+
+
 def test_a_duplicate_across_files_is_fatal_and_names_the_row_that_goes():
     slow = table([{**GOOD[3], "us": "99"}])
     assert found(table(GOOD), slow) == {(Kind.DUPLICATE_RAISES, "f1.csv", 2)}

@@ -52,6 +52,13 @@ def test_joined_columns_have_the_types_of_pandas(parts):
     assert all(x == y and isinstance(x, str) is isinstance(y, str) for x, y in zip(ours, theirs, strict=True))
 
 
+def test_truth_values_of_one_file_are_numbers_below_numbers_of_another():
+    """So a file of True and False works when merged with one of 1 and 0, and a column of both does not."""
+    files = [read(b"a\n1\n0\n", "x"), read(b"a\nTrue\nFalse\n", "y")]
+    assert reread(concat(files).column("a")) == (Kind.INT, (1, 0, 1, 0))
+    assert read(b"a\n1\nTrue\n", "z").column("a").cells == ("1", "True")
+
+
 def test_one_text_makes_the_whole_column_text():
     assert infer(["1", "2", "x"]).cells == ("1", "2", "x")
     assert infer(["1", "2", "3"]).kind is Kind.INT

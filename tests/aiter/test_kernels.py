@@ -74,7 +74,7 @@ def test_a_list_that_cannot_be_worked_out_accuses_no_one():
         "'x' * 10**9",
         "2 ** 10**9",
         "1 << 10**9",
-        "list(range(10**12))",
+        "list(range(10**7))",
         "f()",
         "eval('1')",
         "getattr('', '__class__')",
