@@ -23,6 +23,8 @@ PEAK: Mapping[str, Mapping[str, float]] = {
 """Dense TFLOPS of the fastest chip: MI355X and MI325X, from AMD's data sheets."""
 FULL: Mapping[str, int] = {"gfx950": 256, "gfx942": 304}
 TILE = re.compile(r"^flydsl_moe(?P<stage>[12])_a\w+?_t(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)")
+BLOCK = re.compile(r"^(?:flydsl_moe[12]_a\w+?_t(\d+)x|moe_ck2stages_gemm1_\d+x(\d+)x)")
+SORT_BLOCK = re.compile(r"_sbm(\d+)")
 FLAGS = ("run_1stage", "xbf16", "flat")
 
 
@@ -146,6 +148,30 @@ def tile_divides(row: Row) -> Iterator[Finding]:
                 severity = Severity.SLOW if forced else Severity.WRONG_OUTPUT
                 effect = f"{what}={size} does not divide inter_dim={int(inter)}: {does}"
                 yield row.finding(Kind.TILE_DOES_NOT_DIVIDE, effect, "name a tile of 128", severity)
+
+
+@check
+def block_matches(row: Row) -> Iterator[Finding]:
+    """block_m must be the tile of stage 1 and the sort block of stage 2: it sizes both (`get_2stage_cfgs`)."""
+    block = row.number("block_m")
+    for name in row.names:
+        tile, sorted_by = BLOCK.match(name), SORT_BLOCK.search(name)
+        if tile and block:
+            takes = int(sorted_by[1]) if sorted_by else int(tile[1] or tile[2])
+            if takes != block:
+                yield row.finding(
+                    Kind.BLOCK_MISMATCH, f"block_m is {int(block)}, {name} takes {takes}", "set block_m to it"
+                )
+
+
+@check
+def flat_matches(row: Row) -> Iterator[Finding]:
+    """A one-stage assembly row must say of the kernel's layout what the manifest says."""
+    if row.number("run_1stage") and "flat" in row.cells:
+        listed = row.kernels.flat(row.text("kernelName1"), row.gfx)
+        if listed is not None and listed != int(row.number("flat") or 0):
+            effect = f"flat is {row.text('flat') or 'missing'}, the manifest says {listed}"
+            yield row.finding(Kind.FLAT_MISMATCH, effect, "set flat to the manifest's value")
 
 
 @check

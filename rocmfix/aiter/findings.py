@@ -32,6 +32,8 @@ class Kind(str, Enum):
     NO_COMPILED_SHAPE = "no-compiled-shape"
     KNOWN_BAD_KERNEL = "known-bad-kernel"
     TILE_DOES_NOT_DIVIDE = "tile-does-not-divide"
+    BLOCK_MISMATCH = "block-mismatch"
+    FLAT_MISMATCH = "flat-mismatch"
     HIGH_ERROR = "high-error"
     TABLE_OFF = "table-off"
     HOLE = "hole"
@@ -63,6 +65,8 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.NO_COMPILED_SHAPE: Severity.BOOT,
     Kind.KNOWN_BAD_KERNEL: Severity.WRONG_OUTPUT,
     Kind.TILE_DOES_NOT_DIVIDE: Severity.WRONG_OUTPUT,
+    Kind.BLOCK_MISMATCH: Severity.WRONG_OUTPUT,
+    Kind.FLAT_MISMATCH: Severity.WRONG_OUTPUT,
     Kind.HIGH_ERROR: Severity.WRONG_OUTPUT,
     Kind.TABLE_OFF: Severity.SLOW,
     Kind.HOLE: Severity.SLOW,
@@ -96,6 +100,8 @@ MEANING: dict[Kind, str] = {
     Kind.NO_COMPILED_SHAPE: "an mxmoe row for a shape whose sorting kernel is not compiled (aiter#5156)",
     Kind.KNOWN_BAD_KERNEL: "a kernel that gave wrong answers, with the thread that says so",
     Kind.TILE_DOES_NOT_DIVIDE: "the tile does not divide the dimension it tiles",
+    Kind.BLOCK_MISMATCH: "block_m, which sorts the tokens, is not the block the kernel takes",
+    Kind.FLAT_MISMATCH: "flat is not what the assembly manifest says of the kernel (aiter#4628)",
     Kind.HIGH_ERROR: "the tuner itself measured an error above 5 %",
     Kind.TABLE_OFF: "a cell makes a whole key column text: every row of the merged table misses, silently",
     Kind.HOLE: "a shape lacks rows for some buckets: those token counts run the heuristic",

@@ -80,6 +80,7 @@ class Kernels:
     tree: AiterTree
     _answers: dict[tuple[str, str, bool], Answer] = field(default_factory=dict)
     _lists: dict[tuple[str, str], tuple[frozenset[str], str | None]] = field(default_factory=dict)
+    _flat: dict[str, dict[str, int]] = field(default_factory=dict)
     _assembled: dict[str, frozenset[str]] = field(default_factory=dict)
     _ck: dict[tuple[Any, ...], frozenset[str]] = field(default_factory=dict)
     _evaluators: dict[tuple[str, str], Evaluator] = field(default_factory=dict)
@@ -249,6 +250,18 @@ class Kernels:
             cells = (cell for path in self.tree.paths(f"hsa/{gfx}", ".csv") for cell in self._cells(path))
             self._assembled[gfx] = frozenset(cell for cell in cells if cell.startswith("_ZN"))
         return self._assembled[gfx]
+
+    def flat(self, name: str, gfx: str) -> int | None:
+        """The `flat` of an assembly kernel by its manifest, or None where the manifest has none."""
+        if gfx not in self._flat:
+            self._flat[gfx] = dict(self._flat_cells(gfx))
+        return self._flat[gfx].get(name)
+
+    def _flat_cells(self, gfx: str) -> Iterable[tuple[str, int]]:
+        for path in self.tree.paths(f"hsa/{gfx}/fmoe", ".csv"):
+            for row in csv.DictReader((self.tree.text(path) or "").splitlines()):
+                if (row.get("flat") or "").isdecimal() and row.get("knl_name"):
+                    yield row["knl_name"], int(row["flat"])
 
     def _cells(self, path: str) -> Iterable[str]:
         for row in csv.reader((self.tree.text(path) or "").splitlines()):

@@ -155,7 +155,7 @@ def tree(version: str = "v0.1.20", files: dict[str, bytes] | None = None) -> Ait
         "csrc/ck_gemm_moe_2stages_codegen/gemm_moe_ck2stages_common.py": CK_LIST,
         "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_instance.py": GEMM_LIST,
         "csrc/kernels/mxfp4_moe/moe_aux/codegen/gen_instances.py": "SHAPES = [(257, 6144, 512, 9)]\n",
-        "hsa/gfx950/fmoe/fmoe.csv": "knl_name,co_name\n_ZN5aiter4fooE,foo.co\n",
+        "hsa/gfx950/fmoe/fmoe.csv": "knl_name,co_name,flat\n_ZN5aiter4fooE,foo.co,1\n",
     }
     shipped = {"aiter/configs/untuned_fmoe.csv": UNTUNED, "aiter/configs/a8w8_blockscale_untuned_gemm.csv": b"M,N,K\n"}
     return AiterTree(MemoryTree({**{p: t.encode() for p, t in texts.items()}, **shipped, **(files or {})}))
