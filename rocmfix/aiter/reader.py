@@ -293,12 +293,15 @@ def index(merged: Merged, rules: Generation, gfx: str) -> Table | Refusal:
 
 
 def _with_gfx(frame: Frame, gfx: str) -> Frame:
-    guessed = _guessed(frame, gfx).cells if "cu_num" in frame.columns else ()
+    """`_ensure_gfx_column`: the column, guessed where it is missing or says nothing."""
     if "gfx" not in frame.columns:
-        return frame.with_column("gfx", Column(Kind.TEXT, guessed))
+        return frame.with_column("gfx", _guessed(frame, gfx))
     cells = frame.column("gfx").cells
-    bad = [cell is None or str(cell) in {"0", "", "nan", "None"} for cell in cells]
-    filled = tuple(guessed[i] if bad[i] and guessed else cell for i, cell in enumerate(cells))
+    units = frame.column("cu_num").cells if "cu_num" in frame.columns else None
+    filled = tuple(
+        guess_gfx(units[row], gfx) if units and (cell is None or str(cell) in {"0", "", "nan", "None"}) else cell
+        for row, cell in enumerate(cells)
+    )
     return frame.with_column("gfx", Column(Kind.MIXED, filled))
 
 

@@ -59,9 +59,9 @@ def table_file(path: Path) -> TableFile:
 
 
 def say(lines: Iterable[str]) -> None:
-    """Lines on stdout."""
+    """Lines on stdout; what a table holds may not drive the terminal."""
     for line in lines:
-        click.echo(line)
+        click.echo("".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in line))
 
 
 @command.command()

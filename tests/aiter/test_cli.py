@@ -36,6 +36,13 @@ def test_doctor_prints_places_effects_and_counts_and_exits_1_for_what_stops_a_se
     assert "1 rows, reader v0.1.20: kernels known 0, unknown 1, cannot be told 0" in result.output
 
 
+def test_what_a_table_holds_cannot_drive_the_terminal(place):
+    (place / "bad.csv").write_bytes(table([row(kernelName1="flydsl_moe1_\x1b[2J\x07")]))
+    result = run("doctor", place / "bad.csv", "--for", place / "tree")
+    assert "\x1b" not in result.output
+    assert "\\x1b[2J" in result.output
+
+
 def test_doctor_exits_0_for_what_is_only_slow(place):
     result = run("doctor", place / "tree")
     assert result.exit_code == 0, result.output

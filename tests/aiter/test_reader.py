@@ -127,3 +127,12 @@ def test_a_missing_key_column_is_a_key_error():
     result = read(table(ladder(), [name for name in HEADER if name != "topk"]))
     assert isinstance(result, Refusal)
     assert result.error == "KeyError"
+
+
+def test_an_infinite_cu_num_stops_the_reader_only_where_a_chip_must_be_guessed():
+    """AITER catches a word in cu_num and not infinity; a row with its own gfx is never guessed."""
+    with_gfx, without = table([row(token=4, cu_num="inf"), *ladder()]), table([row(token=4, cu_num="inf")], HEADER[1:])
+    assert line(read(with_gfx)) == Origin("0.csv", 5)
+    stopped = read(without)
+    assert isinstance(stopped, Refusal)
+    assert stopped.error == "OverflowError"
