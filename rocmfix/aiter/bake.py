@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rocmfix.aiter.doctor import examine
 from rocmfix.aiter.findings import Finding, Kind, Severity
+from rocmfix.aiter.launch import CUS
 from rocmfix.aiter.layout import AiterTree
 from rocmfix.aiter.merging import MergedTable, merge_tables
 from rocmfix.aiter.probing import probe
@@ -18,7 +19,9 @@ from rocmfix.aiter.sources import TableSource
 from rocmfix.errors import TableError
 from rocmfix.model import Record
 
-FOLDER = "/etc/rocmfix/aiter"
+TABLE = f"/etc/rocmfix/aiter/{FMOE.name}.csv"
+COMPILED = f"/etc/rocmfix/aiter/{FMOE.name}.compiled.csv"
+"""Only the wanted rows: what is to be compiled ahead of time."""
 AOT = ("aiter.aot.flydsl.moe", "aiter.aot.flydsl.mxfp4_moe")
 """Each compiles kernels the other passes over (`aiter/aot/flydsl`), so both are needed."""
 
@@ -35,15 +38,17 @@ class RowSource(Record):
 
 
 class Baked(Record):
-    """Everything the image build writes and the manifest records about one family."""
+    """What the manifest records about a baked table, and what the image needs besides its files."""
 
     path: str
     sha256: str
     rows: int
-    env: dict[str, str]
+    env: Mapping[str, str]
+    """The variable that selects the table."""
     sources: tuple[RowSource, ...]
     aot: tuple[tuple[str, ...], ...]
-    """Commands that compile the FlyDSL kernels of the table ahead of time; run only with AITER's own FlyDSL."""
+    """Commands that compile the FlyDSL kernels of the wanted rows ahead of time; the base image has the others."""
+    aot_env: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ class Wanted:
     source: TableSource | None = None
 
 
-def bake(tree: AiterTree, wanted: Sequence[Wanted], gfx: str = "gfx950") -> tuple[Baked, bytes]:
-    """The complete fused-MoE table of `tree` with the wanted rows in it, and what goes with it.
+def bake(tree: AiterTree, wanted: Sequence[Wanted], gfx: str = "gfx950") -> tuple[Baked, Mapping[str, bytes]]:
+    """The complete fused-MoE table of `tree` with the wanted rows in it: the record, and files by image path.
 
     A variable replaces every shipped table (`get_config_file` in `aiter/jit/core.py`), so the shipped rows are in
     it too. Raises TableError for a row whose kernel this AITER lacks: AOT would pass over it and exit 0.
@@ -68,16 +73,25 @@ def bake(tree: AiterTree, wanted: Sequence[Wanted], gfx: str = "gfx950") -> tupl
     shipped = next((s for s in select(tree, rules) if s.family is FMOE), None)
     files = shipped.files if shipped else ()
     merged = merge_tables(files, FMOE, rules, preferred=chosen, gfx=gfx)
-    path = f"{FOLDER}/{FMOE.name}.csv"
+    compiled = _rows_from(merged, chosen)
     baked = Baked(
-        path=path,
+        path=TABLE,
         sha256=hashlib.sha256(merged.data).hexdigest(),
         rows=len(merged.origins),
-        env={FMOE.variable: path},
+        env={FMOE.variable: TABLE},
         sources=_sources(merged, [*files, *chosen], wanted),
-        aot=_aot(tree, path, merged.data),
+        aot=_aot(tree, compiled),
+        aot_env={"AITER_AOT_IMPORT": "1", "GPU_ARCHS": gfx, "CU_NUM": str(CUS[gfx])},
     )
-    return baked, merged.data
+    return baked, {TABLE: merged.data, **({COMPILED: compiled} if baked.aot else {})}
+
+
+def _rows_from(merged: MergedTable, files: Sequence[TableFile]) -> bytes:
+    """The merged table's header and the rows that came from `files`."""
+    header, *lines = merged.data.splitlines()
+    names = {file.path for file in files}
+    rows = [line for line, origin in zip(lines, merged.origins, strict=True) if origin.file in names]
+    return b"\n".join([header, *rows]) + b"\n"
 
 
 def _kept(wanted: Wanted) -> TableFile:
@@ -130,8 +144,8 @@ def _sources(merged: MergedTable, files: Sequence[TableFile], wanted: Sequence[W
     return tuple(result)
 
 
-def _aot(tree: AiterTree, path: str, data: bytes) -> tuple[tuple[str, ...], ...]:
-    if b"flydsl_" not in data:
+def _aot(tree: AiterTree, compiled: bytes) -> tuple[tuple[str, ...], ...]:
+    if b"flydsl_" not in compiled:
         return ()
     modules = [name for name in AOT if tree.read(f"{name.replace('.', '/')}.py") is not None]
-    return tuple(("python3", "-m", module, "--csv", path) for module in modules)
+    return tuple(("python3", "-m", module, "--csv", COMPILED) for module in modules)

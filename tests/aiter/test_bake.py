@@ -42,7 +42,8 @@ def source(data, **changes):
 
 def test_the_table_has_the_shipped_rows_and_the_wanted_ones():
     """The variable replaces every shipped table, so that they must be in it."""
-    baked, data = bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED))])
+    baked, files = bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED))])
+    data = files[baked.path]
     assert baked.env == {"AITER_CONFIG_FMOE": baked.path}
     assert baked.rows == len(data.splitlines()) - 1 == 18
     served = table_of(tree(files=SHIPPED), (TableFile("baked_tuned_fmoe.csv", data),))
@@ -76,9 +77,15 @@ def test_a_kernel_the_image_lacks_is_refused_because_aot_would_pass_over_it():
     assert "w.csv:2: unknown-kernel" in caught.value.details[0]
 
 
-def test_both_ahead_of_time_modules_are_run_where_there_are_flydsl_rows():
-    baked, _ = bake(tree(files=SHIPPED), [])
+def test_the_wanted_flydsl_rows_are_compiled_by_both_modules_and_the_shipped_ones_are_not():
+    """Each module passes over the other's names; the base image has compiled its own rows."""
+    baked, files = bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED))])
     assert [command[2] for command in baked.aot] == ["aiter.aot.flydsl.moe", "aiter.aot.flydsl.mxfp4_moe"]
+    (compiled,) = {command[-1] for command in baked.aot}
+    assert len(files[compiled].splitlines()) == 8
+    assert baked.aot_env == {"AITER_AOT_IMPORT": "1", "GPU_ARCHS": "gfx950", "CU_NUM": "256"}
+    nothing, alone = bake(tree(files=SHIPPED), [])
+    assert (nothing.aot, set(alone)) == ((), {nothing.path})
 
 
 def test_baking_is_the_same_every_time():
