@@ -129,8 +129,8 @@ def compiled_shape(row: Row) -> Iterator[Finding]:
 def known_bad(row: Row) -> Iterator[Finding]:
     """A kernel that gave wrong answers on a shape like this."""
     for bad in KNOWN_BAD:
-        cells_match = all(row.text(name) == value for name, value in bad.where)
-        if row.gfx == bad.gfx and cells_match and any(bad.kernel in name for name in row.names):
+        named = row.gfx == bad.gfx and any(bad.kernel in name for name in row.names)
+        if named and all(row.text(name) == value for name, value in bad.where):
             yield row.finding(Kind.KNOWN_BAD_KERNEL, bad.symptom, f"see {bad.thread}; {bad.instead}")
 
 
@@ -177,7 +177,7 @@ def flat_matches(row: Row) -> Iterator[Finding]:
 @check
 def high_error(row: Row) -> Iterator[Finding]:
     """The tuner's own error above 5 %; its limit is 10 % for fmoe."""
-    for name in ("err1", "err2", "errRatio", "err_ratio"):
+    for name in row.cells.keys() & {"err1", "err2", "errRatio", "err_ratio"}:
         text = row.text(name)
         percent = text.endswith("%")
         try:
