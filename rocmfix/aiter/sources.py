@@ -1,0 +1,96 @@
+"""Where a table comes from: pinned entries of `index.toml`, each a repository, commit, path and digest."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import StringConstraints, ValidationError
+
+from rocmfix.aiter.reader import TableFile
+from rocmfix.errors import CatalogError, TableError
+from rocmfix.model import Record
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover
+    import tomli as tomllib
+
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+SafePath = Annotated[str, StringConstraints(pattern=r"^(?:\w[\w.-]*/)*\w[\w.-]*\.csv$")]
+
+
+class TableSource(Record):
+    """One pinned table."""
+
+    name: Name
+    summary: str
+    repo: Repository
+    commit: Commit
+    path: SafePath
+    sha256: Digest
+    since: Commit
+    """The oldest AITER commit whose kernels the rows need."""
+    keep: tuple[str, ...] = ()
+    """Only rows that have these cells, such as `expert=256`; all rows when empty."""
+
+    @property
+    def url(self) -> str:
+        """Where the file can be fetched."""
+        return f"https://raw.githubusercontent.com/{self.repo}/{self.commit}/{self.path}"
+
+    @property
+    def shown(self) -> str:
+        """The source in a message or a manifest."""
+        return f"{self.repo}@{self.commit[:10]}:{self.path}"
+
+
+class Index(Record):
+    """`dockerfiles/aiter/index.toml`."""
+
+    table: tuple[TableSource, ...]
+
+    def find(self, name: str) -> TableSource:
+        """The table called `name`."""
+        for source in self.table:
+            if source.name == name:
+                return source
+        known = ", ".join(source.name for source in self.table)
+        raise TableError(f"no table is called {name}", hint=f"there are {known}; or give a .csv file")
+
+
+def read_index(path: Path) -> Index:
+    """The index at `path`. Raises CatalogError for anything that is not as it must be."""
+    try:
+        index = Index.model_validate(tomllib.loads(path.read_text()))
+    except (tomllib.TOMLDecodeError, ValidationError, OSError) as error:
+        raise CatalogError(f"{path}: {error}", hint="dockerfiles/aiter/README.md says what an entry needs") from None
+    names = [source.name for source in index.table]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise CatalogError(f"{path}: two tables are called {twice}")
+    return index
+
+
+def fetched(source: TableSource, cache: Path, get: Callable[[str], bytes]) -> TableFile:
+    """The file of a pinned table, from the cache or by `get`; its digest is checked either way."""
+    from rocmfix.system import files
+
+    kept = cache / "tables" / f"{source.sha256}.csv"
+    data = kept.read_bytes() if files.is_regular(kept) else get(source.url)
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != source.sha256:
+        raise TableError(
+            f"{source.shown} is not the pinned file: its SHA-256 is {digest}",
+            details=(f"pinned: {source.sha256}",),
+            hint=f"delete {kept}" if kept.exists() else "do not use it; the commit may have been rewritten",
+        )
+    if not kept.exists():
+        files.write_atomic(kept, data)
+    return TableFile(source.shown, data)

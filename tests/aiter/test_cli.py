@@ -1,0 +1,138 @@
+"""The verbs as a user meets them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from rocmfix.cli.aiter import command
+from tests.aiter.rows import HEADER, ladder, row, table
+from tests.aiter.trees import tree
+
+
+@pytest.fixture
+def place(tmp_path):
+    """An AITER tree on disk, with one good table."""
+    below = tree(files={"aiter/configs/tuned_fmoe.csv": table(ladder(tuple(1 << n for n in range(16)), tflops=0))}).tree
+    for path in below.paths(""):
+        target = tmp_path / "tree" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(below.read(path) or b"")
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def test_doctor_prints_places_effects_and_counts_and_exits_1_for_what_stops_a_server(place):
+    (place / "bad.csv").write_bytes(table([row(kernelName1="flydsl_moe1_x")]))
+    result = run("doctor", place / "bad.csv", "--for", place / "tree")
+    assert result.exit_code == 1
+    assert "boot: unknown-kernel (1)" in result.output
+    assert f"{place}/bad.csv:2" in result.output
+    assert "1 rows, reader v0.1.20: kernels known 0, unknown 1, cannot be told 0" in result.output
+
+
+def test_what_a_table_holds_cannot_drive_the_terminal(place):
+    (place / "bad.csv").write_bytes(table([row(kernelName1="flydsl_moe1_\x1b[2J\x07")]))
+    result = run("doctor", place / "bad.csv", "--for", place / "tree")
+    assert "\x1b" not in result.output
+    assert "\\x1b[2J" in result.output
+
+
+def test_doctor_exits_0_for_what_is_only_slow(place):
+    result = run("doctor", place / "tree")
+    assert result.exit_code == 0, result.output
+    assert "boot" not in result.output
+
+
+def test_doctor_json_has_the_fields_scripts_rely_on(place):
+    (place / "hole.csv").write_bytes(table(ladder((1, 2), tflops=0)))
+    report = json.loads(run("doctor", place / "hole.csv", "--for", place / "tree", "--json").output)
+    assert report["generation"] == "v0.1.20"
+    (finding,) = [f for f in report["findings"] if f["kind"] == "hole"]
+    assert set(finding) == {"kind", "severity", "file", "line", "key", "effect", "hint"}
+    assert finding["line"] is None
+
+
+@pytest.mark.parametrize("arguments", [["doctor", "x.csv"], ["doctor", "a", "b"], ["doctor", "a", "--for", "b"]])
+def test_doctor_needs_exactly_one_aiter(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "name one AITER" in result.output
+
+
+def test_coverage_draws_the_grid_and_writes_what_is_missing(place):
+    flags = ["--in", place / "tree", "--tp", 4, "--hidden", 6144, "--inter", 2048, "--experts", 256, "--topk", 8]
+    result = run("coverage", *flags, "--untuned", place / "u.csv", "--workload", "64=10")
+    assert result.exit_code == 0, result.output
+    assert "0 of 15 lookups hit" in result.output
+    assert "0.0% of the workload's tokens hit" in result.output
+    assert len((place / "u.csv").read_text().splitlines()) == 16
+    fused = run("coverage", *flags, "--shared", 1, "--shared-fusion", "--json")
+    answer = json.loads(fused.output)
+    assert (answer["hit"], answer["total"], answer["generation"]) == (15, 15, "v0.1.20")
+    assert {*HEADER[:14], "hit", "file", "line"} <= set(answer["keys"][0])
+
+
+def test_coverage_reads_a_model_folder(place):
+    config = {
+        "model_type": "glm_moe_dsa",
+        "hidden_size": 6144,
+        "moe_intermediate_size": 2048,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "n_shared_experts": 1,
+    }
+    (place / "config.json").write_text(json.dumps(config))
+    result = run("coverage", place, "--in", place / "tree", "--tp", 4)
+    assert "15 of 15 lookups hit" in result.output
+
+
+def test_merge_writes_one_table_and_names_its_variable(place):
+    (place / "a_tuned_fmoe.csv").write_bytes(table(ladder()))
+    (place / "b_tuned_fmoe.csv").write_bytes(table([row(token=4, us=1)]))
+    files = [place / "a_tuned_fmoe.csv", place / "b_tuned_fmoe.csv"]
+    dry = run("merge", *files, "--for", place / "tree", "-o", place / "m.csv", "--dry-run")
+    assert dry.exit_code == 0
+    assert not (place / "m.csv").exists()
+    result = run("merge", *files, "--for", place / "tree", "-o", place / "m.csv")
+    assert result.exit_code == 0, result.output
+    assert "a_tuned_fmoe.csv:4 gave way to" in result.output
+    assert f"AITER_CONFIG_FMOE={place}/m.csv" in result.output
+    assert len((place / "m.csv").read_text().splitlines()) == 7
+
+
+def test_merge_refuses_tables_of_two_families(place):
+    (place / "a_tuned_fmoe.csv").write_bytes(table(ladder()))
+    (place / "a8w8_blockscale_tuned_gemm.csv").write_bytes(b"gfx,cu_num,M,N,K,us,kernelName\n")
+    result = run(
+        "merge",
+        place / "a_tuned_fmoe.csv",
+        place / "a8w8_blockscale_tuned_gemm.csv",
+        "--for",
+        place / "tree",
+        "-o",
+        place / "m.csv",
+    )
+    assert result.exit_code == 13
+    assert "different families" in result.output
+
+
+def test_explain_reads_a_key_or_a_log(place):
+    line = (
+        "[aiter] [fused_moe] using 2stage (kernelName1='a', kernelName2='b') for "
+        "('gfx950', 256, 4, 6144, 512, 257, 9, <ActivationType.Silu: 0>, 'torch.bfloat16', 'torch.float4_e2m1fn_x2', "
+        "'torch.float4_e2m1fn_x2', 'QuantType.per_1x32', True, False) "
+    )
+    (place / "server.log").write_text(line * 3)
+    from_log = run("explain", place / "server.log", "--in", place / "tree")
+    assert "aiter/configs/tuned_fmoe.csv:4" in from_log.output
+    by_hand = json.loads(run("explain", line, "--in", place / "tree", "--json").output)
+    assert [(k["line"], k["hit"]) for k in by_hand["keys"]] == [(4, True)]
+    assert run("explain", place / "none.log", "--in", place / "tree").exit_code == 13
+    (place / "empty.log").write_text("nothing")
+    assert "AITER_LOG_LEVEL" in run("explain", place / "empty.log", "--in", place / "tree").output
