@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -88,9 +90,10 @@ def engine() -> docker.DockerClient:
 
 
 @pytest.fixture(scope="session")
-def fake_image(engine: docker.DockerClient) -> str:
-    """The image's name."""
-    name = "rocmfix-test/fake-sglang:smoke"
+def fake_image(engine: docker.DockerClient) -> Iterator[str]:
+    """The image's name, one a test worker; gone with it."""
+    repository, tag = "rocmfix-test/fake-sglang", f"smoke-{os.getpid()}"
     changes = [f"ENV PYTHONPATH=/{SITE}", "ENV PATH=/usr/local/bin:/usr/bin:/bin"]
-    engine.api.import_image_from_data(rootfs(), repository=name.partition(":")[0], tag="smoke", changes=changes)
-    return name
+    engine.api.import_image_from_data(rootfs(), repository=repository, tag=tag, changes=changes)
+    yield f"{repository}:{tag}"
+    engine.images.remove(f"{repository}:{tag}", force=True)

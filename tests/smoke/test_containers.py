@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import docker
 import pytest
@@ -22,6 +23,14 @@ from tests.smoke.conftest import planned
 
 pytest_plugins = ("tests.smoke.image",)
 pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of this test's run: other workers have containers too."""
+    name = uuid4().hex[:8]
+    monkeypatch.setattr("secrets.token_hex", lambda _: name)
+    return name
 
 
 @pytest.fixture
@@ -41,12 +50,13 @@ def invoke(image: str, model: Path, *options: str) -> tuple[int, SmokeReport, Pa
     return result.exit_code, report, out
 
 
-def left(engine: docker.DockerClient) -> list[str]:
-    """Containers of smoke runs, running or not."""
-    return [str(c.id) for c in engine.containers.list(all=True, sparse=True, filters={"label": LABEL})]
+def left(engine: docker.DockerClient, run: str) -> list[str]:
+    """This run's containers, running or not."""
+    found = engine.containers.list(all=True, sparse=True, filters={"label": f"{LABEL}={run}"})
+    return [str(each.id) for each in found]
 
 
-def test_a_ladder_in_containers_passes_and_leaves_nothing(engine, fake_image, model):
+def test_a_ladder_in_containers_passes_and_leaves_nothing(engine, fake_image, model, run):
     code, report, out = invoke(fake_image, model, "--depth", "3,4")
     assert code == 0, [v for v in report.verdicts if v.outcome.value == "failed"]
     assert [rung.depth.label for rung in report.rungs] == ["off", "3-1-4", "4-1-5"]
@@ -54,16 +64,16 @@ def test_a_ladder_in_containers_passes_and_leaves_nothing(engine, fake_image, mo
     assert report.subject.image_id == engine.images.get(fake_image).id
     assert "The server is fired up" in (out / "server-4-1-5.log").read_text()
     assert {"report.json", "report.md", "report.xml"} <= {path.name for path in out.iterdir()}
-    assert left(engine) == []
+    assert left(engine, run) == []
 
 
-def test_a_server_on_the_hosts_network_is_reached_and_known(engine, fake_image, model):
+def test_a_server_on_the_hosts_network_is_reached_and_known(engine, fake_image, model, run):
     code, report, _ = invoke(fake_image, model, "--depth", "4", "--no-off", "--host-network")
     assert code == 0
     assert report.rungs[0].is_ours
     assert report.rungs[0].url.startswith("http://127.0.0.1:")
     assert ":30000" not in report.rungs[0].url
-    assert left(engine) == []
+    assert left(engine, run) == []
 
 
 def test_standard_output_and_error_are_both_kept(engine, fake_image, model):
@@ -75,7 +85,7 @@ def test_standard_output_and_error_are_both_kept(engine, fake_image, model):
     assert [v.check for v in report.verdicts if v.outcome.value == "failed"] == ["log"]
 
 
-def test_a_failed_start_is_diagnosed_with_its_exit_code(engine, fake_image, model):
+def test_a_failed_start_is_diagnosed_with_its_exit_code(engine, fake_image, model, run):
     (model / "plays").write_text("fail-header")
     code, report, _ = invoke(fake_image, model, "--depth", "4", "--no-off")
     start = report.rungs[0].start
@@ -85,10 +95,10 @@ def test_a_failed_start_is_diagnosed_with_its_exit_code(engine, fake_image, mode
     assert not start.exit.out_of_memory
     assert start.cause is not None
     assert start.cause.id == "missing-header"
-    assert left(engine) == []
+    assert left(engine, run) == []
 
 
-def test_a_hang_is_caught_its_stacks_kept_and_its_owner_named(engine, fake_image, model):
+def test_a_hang_is_caught_its_stacks_kept_and_its_owner_named(engine, fake_image, model, run):
     (model / "plays").write_text("hang-at-16")
     code, report, _ = invoke(fake_image, model, "--depth", "4", "--no-off", "--stall-limit", "3")
     rung = report.rungs[0]
@@ -98,17 +108,17 @@ def test_a_hang_is_caught_its_stacks_kept_and_its_owner_named(engine, fake_image
     assert "py-spy" in rung.stacks
     verdict = next(v for v in rung.verdicts if v.check == "concurrency")
     assert "custom all-reduce is the owner" in verdict.reason
-    assert left(engine) == []
+    assert left(engine, run) == []
 
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has an AMD GPU")
-def test_without_kfd_the_error_says_what_to_do(engine, fake_image, model):
+def test_without_kfd_the_error_says_what_to_do(engine, fake_image, model, run):
     result = CliRunner().invoke(main, ["smoke", fake_image, "--model", str(model), "--out", str(model.parent / "out")])
     assert result.exit_code == SmokeError.exit_code
     assert "no-kfd" in result.output
     assert "modprobe amdgpu" in result.output
     assert "--device nvidia or --device cpu" in result.output
-    assert left(engine) == []
+    assert left(engine, run) == []
 
 
 def test_the_amd_profile_starts_where_its_devices_exist(engine, fake_image, model):
@@ -136,7 +146,7 @@ def test_the_amd_profile_starts_where_its_devices_exist(engine, fake_image, mode
 def test_a_refused_limit_is_dropped_with_a_word(fake_image, tmp_path):
     """Raising memlock needs a capability that a small VM's root may lack; where it is had, nothing is dropped."""
     wish = Wish(
-        image=fake_image, command=("python3", "-c", "pass"), run="limits", ulimits=("memlock=-1", "stack=67108864")
+        image=fake_image, command=("python3", "-c", "pass"), run=uuid4().hex, ulimits=("memlock=-1", "stack=67108864")
     )
     with Engine().run(wish, tmp_path / "log") as running:
         warnings = running.warnings
@@ -152,7 +162,7 @@ def test_an_out_of_memory_kill_is_told_from_a_kill(engine, fake_image, tmp_path)
         detach=True,
         mem_limit="64m",
         memswap_limit="64m",
-        labels={LABEL: "hog"},
+        labels={LABEL: uuid4().hex},
     )
     try:
         started.wait(timeout=60)
@@ -169,12 +179,12 @@ def test_a_missing_image_or_folder_is_an_error_with_a_way_on(fake_image, tmp_pat
     result = CliRunner().invoke(main, ["smoke", "no/such:image", "--model", str(model), "--device", "cpu"])
     assert result.exit_code == EngineError.exit_code
     assert "hint: docker pull no/such:image" in result.output
-    wish = Wish(image=fake_image, command=("python3",), run="x", mounts=((str(tmp_path / "gone"), "/model"),))
+    wish = Wish(image=fake_image, command=("python3",), run=uuid4().hex, mounts=((str(tmp_path / "gone"), "/model"),))
     with pytest.raises(Refused, match="bind source path does not exist"), Engine().run(wish, tmp_path / "log"):
         pass
 
 
-def test_ctrl_c_leaves_no_container(engine, fake_image, model):
+def test_ctrl_c_leaves_no_container(engine, fake_image, model, run):
     """Interrupted while the engine creates the container, the worst moment: its id is not told yet."""
     words = [
         "smoke",
@@ -189,13 +199,13 @@ def test_ctrl_c_leaves_no_container(engine, fake_image, model):
         str(model.parent / "o"),
     ]
     (model / "plays").write_text("slow-start")
-    started = subprocess.Popen([sys.executable, "-c", CALM, json.dumps(words)], stderr=subprocess.PIPE, text=True)
+    started = subprocess.Popen([sys.executable, "-c", CALM, json.dumps(words), run], stderr=subprocess.PIPE, text=True)
     try:
         assert started.stderr is not None
         said = [next(started.stderr), next(started.stderr)]
         assert said[1] == "off: starting\n"
         deadline = time.monotonic() + 60
-        while not left(engine) and time.monotonic() < deadline:
+        while not left(engine, run) and time.monotonic() < deadline:
             time.sleep(0.02)
         started.send_signal(signal.SIGINT)
         rest = started.communicate(timeout=60)[1]
@@ -204,10 +214,11 @@ def test_ctrl_c_leaves_no_container(engine, fake_image, model):
         started.wait()
     assert started.returncode == 130, rest
     assert "interrupted" in rest
-    assert left(engine) == []
+    assert left(engine, run) == []
 
 
 CALM = (
-    "import json, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "import json, secrets, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "secrets.token_hex = lambda _: sys.argv[2];"
     "from rocmfix.cli import main; main(json.loads(sys.argv[1]))"
 )
