@@ -14,7 +14,7 @@ from rocmfix.aiter.reader import TableFile
 from rocmfix.aiter.sources import TableSource, fetched, read_index
 from rocmfix.errors import CatalogError, SourceError, TableError
 from rocmfix.shipped import shipped
-from rocmfix.system import http as web
+from rocmfix.system import fetch as web
 from tests.aiter.rows import ladder, row, table
 from tests.aiter.trees import tree
 

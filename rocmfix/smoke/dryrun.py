@@ -1,0 +1,40 @@
+"""Writes a container wish as the `docker run` line a person would type; pure but for looking at device nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocmfix.smoke.launch import container
+from rocmfix.smoke.plan import PORT_IN_CONTAINER, SmokePlan, shown
+from rocmfix.system.containers import Wish
+
+
+def lines(plan: SmokePlan) -> Iterator[str]:
+    """The commands of each depth, ready to paste."""
+    for depth in plan.depths:
+        yield f"# {depth.label}"
+        if plan.runtime == "process":
+            yield shown(plan.launch(depth, host="127.0.0.1", port=PORT_IN_CONTAINER))
+            continue
+        command = plan.launch(depth, host="0.0.0.0", port=PORT_IN_CONTAINER)  # noqa: S104 - inside the container
+        yield shown(docker_run(container(plan, command, PORT_IN_CONTAINER)))
+
+
+def docker_run(wish: Wish) -> tuple[str, ...]:
+    """A wish in the docker client's spelling."""
+    words = ["docker", "run", "--rm", "--init", "--workdir", "/"]
+    words += [word for device in wish.devices for word in ("--device", device)]
+    words += [word for group in wish.groups for word in ("--group-add", str(group))]
+    words += ["--gpus", "all"] if wish.has_all_gpus else []
+    words += ["--ipc", wish.ipc] if wish.ipc else []
+    words += ["--shm-size", wish.shm_size] if wish.shm_size and wish.ipc != "host" else []
+    words += [word for name in wish.capabilities for word in ("--cap-add", name)]
+    words += [word for option in wish.security for word in ("--security-opt", option)]
+    words += [word for limit in wish.ulimits for word in ("--ulimit", limit)]
+    words += [word for name, value in wish.env.items() for word in ("--env", f"{name}={value}")]
+    words += [word for source, target in wish.mounts for word in ("--volume", f"{source}:{target}:ro")]
+    if wish.has_host_network:
+        words += ["--network", "host"]
+    elif wish.port:
+        words += ["--publish", f"127.0.0.1::{wish.port}"]
+    return (*words, "--entrypoint", wish.command[0], wish.image, *wish.command[1:])

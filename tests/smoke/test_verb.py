@@ -1,0 +1,177 @@
+"""The verb: what it refuses, prints and writes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from rocmfix.cli import main
+from rocmfix.smoke.plan import redacted
+from rocmfix.smoke.records import Depth
+from tests.smoke.conftest import planned
+
+
+def invoke(*words: str):
+    return CliRunner().invoke(main, ["smoke", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "give IMAGE, or --url"),
+        (("img",), "--model is missing"),
+        (("img", "--model", "/nonexistent"), "no such folder"),
+        (("img", "--url", "http://h:1"), "not both"),
+        (("--url", "h:30000"), "no http(s) URL"),
+        (("--url", "http://user:pass@h"), "no http(s) URL"),
+        (("img; rm -rf /", "--model", "/tmp"), "no image reference"),
+        (("img", "--model", "/tmp", "--depth", "four"), "write off, 4 or 5-1-6"),
+        (("img", "--model", "/tmp", "--depth", "4-0-5"), "start at 1"),
+        (("img", "--model", "/tmp", "--depth", ","), "at least one depth"),
+        (("img", "--model", "/tmp", "--concurrency", "16,x"), "no list of numbers"),
+        (("img", "--model", "/tmp", "--env", "NO"), "is not NAME=VALUE"),
+        (("img", "--model", "/tmp", "--env", "A B=1"), "is not NAME=VALUE"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words, says):
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [("off", Depth(steps=0)), ("4", Depth(steps=4, topk=1, draft_tokens=5)), ("5-1-6", Depth(steps=5, topk=1, draft_tokens=6)),
+     ("3-4-8", Depth(steps=3, topk=4, draft_tokens=8))],
+)  # fmt: skip
+def test_a_depth_is_spelt_as_the_field_does(text, depth):
+    assert Depth.parse(text) == depth
+    assert Depth.parse(depth.label) == depth
+
+
+def test_depths_are_walked_from_off_and_shallow_to_deep():
+    plan = planned(model="/tmp", depths="5,3-1-4,4")
+    assert [depth.label for depth in plan.depths] == ["off", "3-1-4", "4-1-5", "5-1-6"]
+    assert [d.label for d in planned(model="/tmp", depths="4", no_off=True).depths] == ["4-1-5"]
+
+
+def test_the_users_flags_come_last_and_are_not_doubled():
+    plan = planned(model="/tmp", device="amd", tp=4, server_args=("--disable-custom-all-reduce", "--tp-size", "8"))
+    command = plan.launch(Depth.parse("4"), host="127.0.0.1", port=1)
+    assert command[-3:] == ("--disable-custom-all-reduce", "--tp-size", "8")
+    assert command.count("--disable-custom-all-reduce") == 1
+
+
+@pytest.mark.parametrize("words", [("--api-key", "geheim"), ("--api-key=geheim",), ("--admin-api-key", "geheim")])
+def test_a_report_holds_no_key(words):
+    kept = redacted(("python3", "--port", "1", *words, "--tp-size", "4"))
+    assert "geheim" not in " ".join(kept)
+    assert kept[:3] == ("python3", "--port", "1")
+    assert kept[-2:] == ("--tp-size", "4")
+
+
+def test_a_dry_run_prints_what_would_run(golden, monkeypatch):
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0123abcd")
+    result = invoke("lmsysorg/sglang:v0.5.14-rocm720-mi35x", "--model", "/models/GLM-5.2-MXFP4", "--flavour", "mi35x-rocm720",
+                    "--tp", "4", "--depth", "4", "--dry-run", "--device", "cpu", "--", "--kv-cache-dtype", "auto")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    golden("smoke/dry-run.txt", result.stdout)
+
+
+@pytest.mark.parametrize("runtime", ["slurm", "k8s"])
+def test_a_fleet_gets_the_same_test_as_a_job(runtime, golden, monkeypatch):
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0123abcd")
+    result = invoke("lmsysorg/sglang:v0.5.14-rocm720-mi35x", "--model", "/models/it's here", "--flavour", "mi35x-rocm720",
+                    "--tp", "8", "--depth", "4,5", "--runtime", runtime, "--env", "A=b c", "--", "--mem-fraction-static=0.8")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    golden(f"smoke/job-{runtime}.txt", result.stdout)
+
+
+def test_an_amd_dry_run_needs_no_engine_and_no_gpu():
+    result = invoke("img", "--model", "/models/m", "--dry-run")
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("#")]
+    assert len(lines) == 5
+    assert all(re.match(r"docker run .*--device /dev/kfd .*--security-opt seccomp=unconfined", line) for line in lines)
+
+
+def test_a_plan_prints_as_json():
+    result = invoke("img", "--model", "/models/m", "--dry-run", "--json", "--depth", "4")
+    assert [depth["steps"] for depth in json.loads(result.stdout)["depths"]] == [0, 4]
+
+
+def test_checks_can_be_listed_and_chosen():
+    assert "same-words\n    Greedy text is the same" in invoke("--list").stdout
+    result = invoke("img", "--model", "/tmp", "--device", "cpu", "--only", "nonsense")
+    assert result.exit_code == 2
+    assert "no check is called nonsense" in result.output
+
+
+def test_a_process_run_writes_reports_and_the_step_summary(fake_sglang, tmp_path, monkeypatch):
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/plays").write_text("greedy")
+    result = invoke("--runtime", "process", "--python", sys.executable, "--device", "nvidia", "--model", str(tmp_path / "m"),
+                    "--env", f"PYTHONPATH={fake_sglang}", "--depth", "4", "--only", "temperature", "--only", "starts",
+                    "--out", str(tmp_path / "out"))  # fmt: skip
+    assert result.exit_code == 1, result.output
+    assert "4-1-5    temperature  FAILED" in result.stdout
+    assert "# smoke FAILED" in summary.read_text()
+    assert "What this does not prove" in (tmp_path / "out/report.md").read_text()
+    assert ET.parse(tmp_path / "out/report.xml").getroot().tag == "testsuites"
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    assert {v["check"] for rung in report["rungs"] for v in rung["verdicts"]} == {"starts", "temperature"}
+
+
+def test_words_after_two_dashes_go_to_the_server_without_an_image_too():
+    assert planned(model="/tmp", image="--mem-fraction-static=0.8", server_args=("--x",)).args == (
+        "--mem-fraction-static=0.8", "--x",
+    )  # fmt: skip
+
+
+def test_running_servers_are_a_ladder_of_their_own(fake_sglang, tmp_path):
+    """Each URL is a rung, at the depth its server says it has."""
+    from rocmfix.system.background import Background, free_port
+
+    servers = []
+    for number, steps in enumerate((4, 0)):
+        port = free_port()
+        flags = ["--speculative-num-steps", str(steps), "--speculative-eagle-topk", "1"] if steps else []
+        argv = [sys.executable, "-m", "sglang.launch_server", "--port", str(port), *flags]
+        log = tmp_path / f"{number}.log"
+        servers.append((port, Background.start(argv, log=log, env={"PYTHONPATH": str(fake_sglang)}), log))
+    try:
+        wait_until_up(servers)
+        urls = [word for port, _, _ in servers for word in ("--url", f"http://127.0.0.1:{port}")]
+        result = invoke(*urls, "--device", "nvidia", "--concurrency", "", "--out", str(tmp_path / "out"))
+        double = invoke(*urls[:2], *urls[:2], "--out", str(tmp_path / "out2"))
+    finally:
+        for _, server, _ in servers:
+            server.stop(1)
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    assert [rung["depth"]["steps"] for rung in report["rungs"]] == [0, 4]
+    assert "4-1-5    same-words" in result.stdout
+    assert double.exit_code == 14
+    assert "at the same depth" in double.output
+
+
+def wait_until_up(servers) -> None:
+    import time
+
+    deadline = time.monotonic() + 60
+    while any("fired up" not in log.read_text() for _, _, log in servers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_url_that_is_no_server_could_not_be_run():
+    result = invoke("--url", "http://127.0.0.1:1")
+    assert result.exit_code == 14
+    assert "does not answer /get_server_info" in result.output
