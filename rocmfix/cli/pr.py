@@ -104,6 +104,9 @@ def pack(
         print_json(packs)
     else:
         print_lines(_shown(packs, with_text=out is None))
+        if out and packs.packs:
+            # Plain `git am` takes [AMD] out of the subject, as it does [PATCH].
+            click.echo(f"written to {out}; by hand: git am --keep-non-patch {out}/FIX.patch")
     _refuse_nothing(packs, name)
 
 

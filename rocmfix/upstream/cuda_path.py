@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from rocmfix.guards.conditionals import CUDA, Conditionals
 from rocmfix.guards.directives import Directive, directives
@@ -77,8 +78,9 @@ def _drop_unreached(module: ast.Module, known: set[str]) -> tuple[str, ...]:
 
 def _defined(node: ast.stmt) -> str | None:
     """The name that a top-level function or class binds, where defining it runs nothing of ours."""
-    is_plain = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.decorator_list
-    return node.name if is_plain else None
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.decorator_list:
+        return node.name
+    return None
 
 
 def _named(module: ast.Module, node: ast.stmt) -> bool:
@@ -190,7 +192,7 @@ def _calls(node: ast.expr) -> bool:
     return any(isinstance(each, ast.Call | ast.Await | ast.NamedExpr) for each in ast.walk(node))
 
 
-def _folded(value: object) -> _Folded:
+def _folded(value: Literal[True, False] | None) -> _Folded:
     return _Folded(value=value)
 
 
