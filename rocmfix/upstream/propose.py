@@ -76,10 +76,11 @@ def _window(patches: PatchSet, fix: Fix, now: Watch, block: str) -> Iterator[Pro
         return
     beyond = (seen for seen in now.releases if Version(seen.source) > Version(newest.since))
     ended = [s.source for s in beyond if (v := s.verdict(fix.id)) and v.verdict in (*MENDED, Outcome.CONFLICT)]
-    found = re.search(rf'^( *)file *= *"{re.escape(newest.file)}"\n *since *= *"[^"]*"$', block, re.MULTILINE)
+    # One key a line under [[fix.variant]], or all of them in one line.
+    found = re.search(rf'file *= *"{re.escape(newest.file)}"(,? *|\n *)since *= *"[^"]*"', block)
     if ended and found:
         why = f"{newest.file} does not apply from {ended[0]} on"
-        after = f'{found[0]}\n{found[1]}until = "{ended[0]}"'
+        after = f'{found[0]}{found[1]}until = "{ended[0]}"'
         yield Proposal(set=patches.name, fix=fix.id, why=why, before=found[0], after=after)
 
 
