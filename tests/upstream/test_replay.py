@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -58,7 +59,7 @@ def replayed(release_tree):
     catalog, versions, last, runs = load(), releases().versions(), None, []
     for count in range(1, len(versions) + 1):
         known = versions[:count]
-        sources = [Source(v, Line.RELEASE, lambda v=v: release_tree(v)) for v in known]
+        sources = [Source(v, Line.RELEASE, partial(release_tree, v)) for v in known]
         last = watch(catalog, sources, last, Setting(day=f"day {count}", oldest=known[max(0, count - 5)]))
         runs.append(last)
     return runs
@@ -103,7 +104,7 @@ def test_a_fix_is_to_be_dropped_when_its_last_release_leaves_support(replayed):
 
 def test_looking_again_finds_nothing_new(replayed, release_tree):
     last = replayed[-1]
-    sources = [Source(v, Line.RELEASE, lambda v=v: release_tree(v)) for v in releases().versions()]
+    sources = [Source(v, Line.RELEASE, partial(release_tree, v)) for v in releases().versions()]
     again = watch(load(), sources, last, Setting(day="later", oldest=last.oldest))
     assert again.events == ()
     assert again.history == last.history
