@@ -121,10 +121,11 @@ def status(*, oldest: str | None, as_json: bool, offline: bool, patches: Path | 
     """Say of each fix whether it is merged, superseded, or ready to drop, and what to do next."""
     from rocmfix.report import aligned
     from rocmfix.system.github import GitHub
-    from rocmfix.upstream.status import standing
+    from rocmfix.upstream.status import standing, supported
 
     catalog = catalogue(patches)
-    stand = standing(catalog, None if offline else GitHub.from_environment(), oldest=oldest, offline=offline)
+    trees = supported(catalog, oldest, offline=offline)
+    stand = standing(catalog, trees, None if offline else GitHub.from_environment())
     if as_json:
         print_json(stand)
         return
@@ -177,7 +178,7 @@ def _lines(each: Pack) -> Iterator[str]:
     yield f"made     {each.fix}  branch {each.branch}{there}, for {each.repository} {each.base}"
     yield f"         {each.title}"
     yield from (f"         {f.path} +{f.added} -{f.removed}; CUDA {f.cuda.value}: {f.why}" for f in each.files)
-    yield from (f"         {hook.hook} {hook.pin}: {hook.state.value} {hook.why}".rstrip() for hook in each.hooks)
+    yield from (f"         {hook.hook} {hook.pin}: {hook.state.value}; {hook.why}".rstrip("; ") for hook in each.hooks)
     yield from (f"         TODO {todo}" for todo in each.todo)
     if each.url:
         yield f"         {each.url}"

@@ -64,7 +64,7 @@ class GitHub:
             method=method,
         )
         try:
-            with _OPENER.open(request, timeout=_SECONDS) as answer:
+            with self._opener.open(request, timeout=_SECONDS) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -76,6 +76,13 @@ class GitHub:
             ) from None
         except ValueError:
             raise GiveBackError(f"{method} {path}: the answer is no JSON", hint="is GITHUB_API_URL right?") from None
+
+    @property
+    def _opener(self) -> urllib.request.OpenerDirector:
+        # A proxy's loopback is not ours.
+        is_near = urllib.parse.urlsplit(self.url).hostname in _LOOPBACK
+        proxies = [urllib.request.ProxyHandler({})] if is_near else []
+        return urllib.request.build_opener(_SameHost, *proxies)
 
     def _headers(self) -> dict[str, str]:
         parts = urllib.parse.urlsplit(self.url)
@@ -99,9 +106,6 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
         request = super().redirect_request(req, *rest, **named)
         old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(request.full_url if request else "")
         return request if (old.scheme, old.netloc) == (new.scheme, new.netloc) else None
-
-
-_OPENER = urllib.request.build_opener(_SameHost)
 
 
 def _refused(error: urllib.error.HTTPError, method: str, path: str) -> GiveBackError:

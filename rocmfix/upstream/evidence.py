@@ -21,7 +21,7 @@ class _Read(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _Tested(_Read):
+class _Subject(_Read):
     image: str | None = None
     digests: tuple[str, ...] = ()
     image_id: str | None = None
@@ -66,7 +66,7 @@ class _Rung(_Read):
 
 
 class _Smoke(_Read):
-    tested: _Tested
+    subject: _Subject
     host: _Host | None = None
     rungs: tuple[_Rung, ...]
 
@@ -135,8 +135,8 @@ def _of_smoke(name: str, data: bytes, side: Side | None) -> Evidence:
         file=name,
         kind="smoke",
         side=side or (Side.AFTER if host.has_manifest else Side.BEFORE),
-        image=report.tested.image,
-        digest=next(iter(report.tested.digests), report.tested.image_id),
+        image=report.subject.image,
+        digest=next(iter(report.subject.digests), report.subject.image_id),
         gpus=tuple(gpu.gfx for gpu in host.gpus),
         release=next((rung.info.version for rung in report.rungs if rung.info), None),
         commands=tuple(dict.fromkeys(" ".join(rung.command) for rung in report.rungs if rung.command)),

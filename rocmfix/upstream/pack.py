@@ -56,7 +56,8 @@ def refuse(fix: Fix, verdict: Verdict, order: Order, refresh: str) -> Refusal | 
     stand = fix.upstream
     match verdict.verdict:
         case Outcome.UPSTREAM | Outcome.APPLIED:
-            by = f"{stand.pr} did it" if stand.pr else "it is mended there"
+            # A pull request that is still open, or was closed, did not do it.
+            by = f"{stand.pr} did it" if stand.status is Status.MERGED else "it is mended there"
             since = f", first in {stand.since}" if stand.since else ""
             return _refusal(verdict, f"{by}{since}: {verdict.reason}{where}", "nothing to send; rocmfix pr status")
         case Outcome.NOT_APPLICABLE:

@@ -30,13 +30,18 @@ class Standings(Record):
     fixes: tuple[Standing, ...]
 
 
-def standing(catalog: Catalog, github: GitHub | None, *, oldest: str | None, offline: bool) -> Standings:
-    """Where every fix stands; pull requests are asked of `github` unless that is None."""
-    first = releases(catalog.project).find(oldest).version if oldest else releases(catalog.project).versions()[0]
+def supported(catalog: Catalog, oldest: str | None, *, offline: bool) -> tuple[TreeReport, ...]:
+    """The verdicts on every release from `oldest` on, oldest first."""
+    known = releases(catalog.project)
+    first = known.find(oldest).version if oldest else known.versions()[0]
     every = judge_releases(catalog, offline=offline).trees
-    trees = tuple(tree for tree in every if Version(tree.source) >= Version(first))
+    return tuple(tree for tree in every if Version(tree.source) >= Version(first))
+
+
+def standing(catalog: Catalog, trees: tuple[TreeReport, ...], github: GitHub | None) -> Standings:
+    """Where every fix stands, given the supported releases; pull requests are asked of `github` unless None."""
     fixes = tuple(_standing(fix, trees, _state(fix, github)) for _, fix in catalog.fixes())
-    return Standings(newest=trees[-1].source, oldest=first, fixes=fixes)
+    return Standings(newest=trees[-1].source, oldest=trees[0].source, fixes=fixes)
 
 
 def _standing(fix: Fix, trees: tuple[TreeReport, ...], state: str) -> Standing:

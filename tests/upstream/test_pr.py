@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.upstream.conftest import GUARDED, KERNEL, LOADER, REMEMBERS, Clone
+from tests.upstream.conftest import GUARDED, KERNEL, LOADER, QUIET, REMEMBERS, Clone
 from tests.upstream.fake_github import TOKEN
 
 
@@ -89,6 +89,14 @@ def test_a_base_that_has_the_fix_is_refused_with_the_pull_request_that_did_it(ru
     assert "sgl-project/sglang#1 did it, first in 0.5.15" in result.output
     assert f"{KERNEL}:" in result.output
     assert clone.git("branch", "--list", "amd/*") == ""
+
+
+def test_an_open_pull_request_is_not_said_to_have_done_what_another_change_did(run, clone):
+    clone.write({LOADER: QUIET}, "upstream mends it in other hands")
+    result = run("pr", "quiet", "--onto", clone.root)
+    assert result.exit_code == 16
+    assert "it is mended there" in result.output
+    assert "#2 did it" not in result.output
 
 
 def test_a_base_older_than_upstreams_own_fix_is_refused_unless_asked_for(run, clone):
@@ -228,7 +236,7 @@ def smoke_report(tmp_path):
             {"check": "accept-length", "outcome": "passed", "reason": "r", "measured": "3.61", "bound": "at least 3"},
         ]
         report = {
-            "tested": {"image": image, "digests": ["reg/sglang@sha256:" + "a" * 64], "model": "/models/GLM"},
+            "subject": {"image": image, "digests": ["reg/sglang@sha256:" + "a" * 64], "model": "/models/GLM"},
             "host": {"gpus": [{"gfx": "gfx950"}] * 4, "has_manifest": is_ours, "kfd": "ok"},
             "rungs": [{
                 "depth": {"steps": 5, "topk": 1, "draft_tokens": 6}, "command": ["sglang", "--tp", "4"],
