@@ -55,7 +55,7 @@ def _of_source(last: Watch, now: Watch, seen: Seen) -> Iterator[Event]:
             seen.source,
             text=f"{what}, not reached: {seen.not_reached}" if seen.not_reached else what,
         )
-    if seen.not_reached or seen.report is None:
+    if seen.report is None:
         return
     reference = before if before and before.report else _reference(now, seen)
     if reference is None:
