@@ -111,7 +111,7 @@ class Checkout:
         commits = [head]
         for change in changes:
             files = {self.located(path): data for path, data in change.files.items()}
-            author = _author(change.patch)
+            author = author_of(change.patch)
             trailers = f"{FIX}: {change.step.fix}\n{PATCH}: {change.step.set}/{change.step.variant}\n"
             tree = self.repo.write_tree(commits[-1], self._entries(commits[-1], files))
             committer = Signature(NAME, EMAIL, author.date)
@@ -195,7 +195,8 @@ def open_checkout(tree: DirTree) -> Checkout | None:
     return Checkout(tree, repo, prefix) if repo.staged(package) else None
 
 
-def _author(patch: Patch) -> Signature:
+def author_of(patch: Patch) -> Signature:
+    """The author of `patch`, and when, as git writes it into a commit."""
     name, address = email.utils.parseaddr(patch.author)
     moment = email.utils.parsedate_to_datetime(patch.date)
     zone = moment.strftime("%z") or "+0000"

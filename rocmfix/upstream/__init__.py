@@ -1,0 +1,1 @@
+"""Giving back and keeping watch: pull requests, waivers, drift, what CI publishes."""

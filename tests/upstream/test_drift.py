@@ -1,0 +1,373 @@
+"""Drift: what is news, what is not, what was not reached; one issue, one page, no false calm."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from rocmfix.catalog import load
+from rocmfix.errors import SourceError
+from rocmfix.model import Outcome, Status, TreeReport, Upstream, Verdict
+from rocmfix.tree import MemoryTree
+from rocmfix.upstream import page
+from rocmfix.upstream.compare import carried, new_gaps, next_run
+from rocmfix.upstream.gather import Looks, Setting, Source, watch
+from rocmfix.upstream.issue import keep
+from rocmfix.upstream.propose import as_diff, proposals
+from rocmfix.upstream.watch import Line, Seen, Watch, What, parse_watch
+from tests.upstream.conftest import GUARDED, KERNEL, KERNEL_TEXT, LOADER, LOADER_TEXT, REMEMBERS
+
+NEEDED, UPSTREAM, ABSENT = Outcome.NEEDED, Outcome.UPSTREAM, Outcome.NOT_APPLICABLE
+CONFLICT, UNMENDED = Outcome.CONFLICT, Outcome.UNMENDED
+
+
+def seen(source, *outcomes, line=Line.RELEASE, why="", **more):
+    stand = Upstream(status=Status.LOCAL)
+    verdicts = tuple(
+        Verdict(fix=f"fix-{i}", verdict=outcome, reason="because", file="a.py", line=3, upstream=stand)
+        for i, outcome in enumerate(outcomes)
+    )
+    report = TreeReport(source=source, release=source, verdicts=verdicts) if outcomes else None
+    return Seen(source=source, line=line, reached=None if why else "now", report=report, not_reached=why, **more)
+
+
+def outcome(now, source, fix):
+    """What a run says of a fix on a source."""
+    (found,) = [each.verdict(fix) for each in now.seen if each.source == source]
+    return found.verdict if found else None
+
+
+def why_not(now, source):
+    """Why a source was not reached."""
+    (found,) = [each.not_reached for each in now.seen if each.source == source]
+    return found
+
+
+def run(*sources, oldest="0.5.1", day="today", **more):
+    return Watch(day=day, project="sglang", oldest=oldest, is_first=False, seen=sources, **more)
+
+
+def happened(last, now):
+    return [(e.what, e.source, e.fix) for e in next_run(last, now).events]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (NEEDED, UPSTREAM, What.UPSTREAM),
+        (UNMENDED, UPSTREAM, What.UPSTREAM),
+        (CONFLICT, UPSTREAM, What.UPSTREAM),
+        (ABSENT, NEEDED, What.ARRIVED),
+        (UPSTREAM, NEEDED, What.RELAPSED),
+        (UNMENDED, NEEDED, What.COVERED),
+        (CONFLICT, NEEDED, What.COVERED),
+        (NEEDED, CONFLICT, What.CONFLICT),
+        (UPSTREAM, CONFLICT, What.CONFLICT),
+        (NEEDED, UNMENDED, What.UNMENDED),
+        (NEEDED, ABSENT, What.GONE),
+        (NEEDED, NEEDED, None),
+        (ABSENT, UPSTREAM, None),
+        (UPSTREAM, ABSENT, None),
+        (Outcome.APPLIED, UPSTREAM, None),
+    ],
+)
+def test_a_moving_branch_is_compared_with_itself(before, after, expected):
+    last = run(seen("0.5.1", NEEDED), seen("git:main", before, line=Line.BRANCH))
+    now = run(seen("0.5.1", NEEDED), seen("git:main", after, line=Line.BRANCH))
+    assert happened(last, now) == ([(expected, "git:main", "fix-0")] if expected else [])
+
+
+def test_a_new_release_is_compared_with_the_one_before_it_not_with_the_newest():
+    last = run(seen("0.5.1", NEEDED), seen("0.5.3", UPSTREAM))
+    now = run(seen("0.5.1", NEEDED), seen("0.5.3", UPSTREAM), seen("0.5.2", NEEDED))
+    assert happened(last, now) == [(What.NEW_SOURCE, "0.5.2", "")]
+
+
+def test_two_new_releases_at_once_each_say_their_own():
+    last = run(seen("0.5.1", NEEDED))
+    now = run(seen("0.5.1", NEEDED), seen("0.5.2", CONFLICT), seen("0.5.3", UPSTREAM))
+    assert happened(last, now) == [
+        (What.NEW_SOURCE, "0.5.2", ""),
+        (What.CONFLICT, "0.5.2", "fix-0"),
+        (What.NEW_SOURCE, "0.5.3", ""),
+        (What.UPSTREAM, "0.5.3", "fix-0"),
+    ]
+
+
+def test_a_nightly_image_is_compared_with_the_release_it_is_named_after():
+    image = seen("image:r/sglang:v0.5.1-20260630", UPSTREAM, line=Line.IMAGE)
+    image = image.model_copy(update={"report": image.report.model_copy(update={"release": "0.5.1"})})
+    last = run(seen("0.5.1", NEEDED), seen("0.5.2", UPSTREAM))
+    assert happened(last, run(*last.seen, image)) == [
+        (What.NEW_SOURCE, image.source, ""),
+        (What.UPSTREAM, image.source, "fix-0"),
+    ]
+
+
+def test_a_fix_is_to_be_dropped_once_when_support_moves_on():
+    releases = (seen("0.5.1", NEEDED), seen("0.5.2", UPSTREAM))
+    last, now = run(*releases), run(*releases, oldest="0.5.2")
+    assert happened(last, now) == [(What.RETIRE, "catalogue", "fix-0")]
+    assert happened(next_run(last, now), run(*releases, oldest="0.5.2")) == []
+
+
+def test_a_fix_that_is_new_in_the_catalogue_is_news_once_and_not_on_every_release():
+    last = run(seen("0.5.1", NEEDED), seen("0.5.2", NEEDED))
+    now = run(seen("0.5.1", NEEDED, NEEDED), seen("0.5.2", NEEDED, UPSTREAM))
+    assert happened(last, now) == [(What.NEW_FIX, "catalogue", "fix-1")]
+
+
+def test_a_fix_that_left_the_catalogue_is_said():
+    assert happened(run(seen("0.5.1", NEEDED, NEEDED)), run(seen("0.5.1", NEEDED))) == [
+        (What.DROPPED_FIX, "catalogue", "fix-1")
+    ]
+
+
+def test_new_includes_and_broken_tables_are_news_by_name():
+    last = run(seen("0.5.1", NEEDED, includes=("a.cuh:cub.h",), broken_tables=()))
+    found = seen("0.5.2", NEEDED, includes=("a.cuh:cub.h", "b.cuh:cub.h"), broken_tables=("glm.csv: no kernel",))
+    events = next_run(last, run(*last.seen, found)).events
+    assert [(e.what, e.text) for e in events[1:]] == [
+        (What.INCLUDE, "b.cuh:cub.h"),
+        (What.TABLE, "glm.csv: no kernel"),
+    ]
+
+
+def test_a_first_look_at_includes_is_no_flood_of_news():
+    last = run(seen("0.5.1", NEEDED))
+    assert happened(last, run(seen("0.5.1", NEEDED, includes=("a.cuh:cub.h",)))) == []
+
+
+def test_a_source_that_was_not_reached_keeps_its_last_verdicts_and_says_that_they_are_old():
+    last = run(seen("git:main", NEEDED, line=Line.BRANCH))
+    old = carried(last, seen("git:main", line=Line.BRANCH, why="no network"))
+    now = run(old)
+    assert happened(last, now) == []
+    assert outcome(now, "git:main", "fix-0") is NEEDED
+    assert [(gap.what, gap.why) for gap in now.unreached] == [("git:main", "no network")]
+    text = "\n".join(page.lines(now, ()))
+    assert "not reached today; as of now" in text
+    assert "NOT REACHED" in text
+    assert new_gaps(last, now) == now.unreached
+
+
+def test_a_source_that_is_reached_again_is_compared_with_what_was_known_of_it():
+    last = run(seen("git:main", NEEDED, line=Line.BRANCH))
+    lost = next_run(last, run(carried(last, seen("git:main", line=Line.BRANCH, why="no network"))))
+    assert happened(lost, run(seen("git:main", UPSTREAM, line=Line.BRANCH))) == [(What.UPSTREAM, "git:main", "fix-0")]
+
+
+def test_a_release_that_could_not_be_opened_when_it_was_new_is_judged_when_it_can():
+    last = run(seen("0.5.1", NEEDED))
+    lost = next_run(last, run(seen("0.5.1", NEEDED), seen("0.5.2", why="not listed yet")))
+    assert [e.what for e in lost.events] == [What.NEW_SOURCE]
+    assert happened(lost, run(seen("0.5.1", NEEDED), seen("0.5.2", CONFLICT))) == [(What.CONFLICT, "0.5.2", "fix-0")]
+
+
+def test_exit_code_12_as_long_as_something_is_in_conflict():
+    assert run(seen("0.5.1", CONFLICT)).exit_code == 12
+    assert run(seen("0.5.1", NEEDED, UNMENDED)).exit_code == 0
+
+
+def test_a_damaged_state_is_an_error_and_not_a_first_run():
+    with pytest.raises(SourceError, match="no record of a drift run"):
+        parse_watch(b"{}", "drift.json")
+    assert parse_watch(None, "drift.json") is None
+
+
+def trees(**changes):
+    files = {KERNEL: KERNEL_TEXT, LOADER: LOADER_TEXT, **changes}
+    return MemoryTree({path: text.encode() for path, text in files.items()})
+
+
+def source(name, tree, line=Line.RELEASE):
+    def refuse():
+        raise SourceError("no route to host")
+
+    return Source(name, line, (lambda: tree) if tree else refuse)
+
+
+@pytest.fixture
+def catalog(catalogue_folder):
+    return load(catalogue_folder)
+
+
+def test_an_unreachable_source_spoils_no_other(catalog):
+    now = watch(catalog, [source("0.5.14", None), source("0.5.15", trees())], None, Setting("today", "0.5.14"))
+    assert why_not(now, "0.5.14") == "no route to host"
+    assert outcome(now, "0.5.15", "guard") is NEEDED
+
+
+def test_a_source_that_is_no_longer_asked_about_is_not_called_unchanged(catalog):
+    setting = Setting("today", "0.5.14")
+    main = source("git:main", trees(), Line.BRANCH)
+    last = watch(catalog, [source("0.5.14", trees()), main], None, setting)
+    now = watch(catalog, [source("0.5.14", trees())], last, setting)
+    assert why_not(now, "git:main") == "not asked about in this run"
+
+
+def test_what_nobody_can_look_at_is_a_gap(catalog):
+    setting = Setting("today", "0.5.14", Looks(includes=lambda tree: ()))
+    now = watch(catalog, [source("0.5.14", trees())], None, setting)
+    assert [gap.what for gap in now.gaps] == ["AITER tables"]
+
+
+@pytest.fixture
+def mended(catalog):
+    """Three releases: broken, guarded, guarded and remembering."""
+    sources = [
+        source("0.5.14", trees()),
+        source("0.5.15", trees(**{KERNEL: GUARDED})),
+        source("0.5.16", trees(**{KERNEL: GUARDED, LOADER: REMEMBERS})),
+    ]
+    return lambda oldest="0.5.14": watch(catalog, sources, None, Setting("2026-11-30", oldest))
+
+
+def test_series_edits_are_proposed_with_a_reason_and_as_a_diff(catalog, mended, golden):
+    found = proposals(catalog, mended())
+    assert [(each.fix, each.why) for each in found] == [
+        ("guard", "guard.patch does not apply from 0.5.15 on"),
+        ("remember", "0.5.16 is the first release that has it; find the pull request that did it"),
+        ("remember", "remember.patch does not apply from 0.5.16 on"),
+    ]
+    (patches,) = catalog.sets
+    golden("drift_series.diff", as_diff(patches, (patches.folder / "series.toml").read_text(), found))
+
+
+def test_the_proposed_edit_loads(catalog, mended, catalogue_folder, tmp_path):
+    (patches,) = catalog.sets
+    series = patches.folder / "series.toml"
+    diff = as_diff(patches, series.read_text(), proposals(catalog, mended())).replace("owner/repo#N", "a/b#3")
+    (tmp_path / "edit.diff").write_text(diff)
+    subprocess.run(["git", "init", "-q"], cwd=catalogue_folder.parent, check=True)
+    subprocess.run(["git", "apply", str(tmp_path / "edit.diff")], cwd=catalogue_folder.parent, check=True)
+    fix = load(catalogue_folder).find("remember")[1]
+    assert (fix.upstream.status, fix.upstream.since) == (Status.MERGED, "0.5.16")
+
+
+def test_a_fix_that_nobody_needs_is_proposed_for_removal(catalog, mended):
+    found = {each.fix: each for each in proposals(catalog, mended("0.5.15"))}
+    assert "remove the fix" in found["guard"].why
+    assert 'id = "guard"' in found["guard"].before
+    assert 'id = "remember"' not in found["guard"].before
+    assert found["guard"].after == ""
+
+
+def test_an_open_window_that_ends_is_proposed_to_close(catalog):
+    rewritten = trees(**{LOADER: LOADER_TEXT.replace("build(name)", "assemble(name)")})
+    sources = [source("0.5.10", trees()), source("0.5.11", rewritten)]
+    found = {each.fix: each for each in proposals(catalog, watch(catalog, sources, None, Setting("d", "0.5.10")))}
+    assert found["remember"].why == "remember.patch does not apply from 0.5.11 on"
+    assert found["remember"].after == 'file = "remember.patch", since = "0.5.10", until = "0.5.11"'
+
+
+def test_one_issue_is_opened_on_the_first_event_then_kept_and_commented_on(github):
+    from rocmfix.system.github import GitHub
+
+    hub = GitHub.from_environment()
+    calm = run(seen("0.5.1", NEEDED))
+    assert keep(hub, "me/fleet", calm, "text") is None
+    assert github.issues["me/fleet"] == []
+    news = next_run(calm, run(seen("0.5.1", NEEDED), seen("0.5.2", CONFLICT)))
+    assert keep(hub, "me/fleet", news, page.markdown(news, (), ())) == "https://github.com/me/fleet/issues/1"
+    assert keep(hub, "me/fleet", news, page.markdown(news, (), ())) == "https://github.com/me/fleet/issues/1"
+    quiet = run(*news.seen)
+    keep(hub, "me/fleet", quiet, page.markdown(quiet, (), ()))
+    assert len(github.issues["me/fleet"]) == 1
+    assert "nothing new" in github.issues["me/fleet"][0]["body"]
+    assert len(github.comments) == 1
+    assert "newly conflicting" in github.comments[0]
+
+
+class Outline(HTMLParser):
+    """The text, links and ids of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads, self.said = set(), set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        names = dict(attrs)
+        self.ids |= {names["id"]} if "id" in names else set()
+        self.links |= {names["href"]} if tag == "a" else set()
+        self.loads += [tag] if tag in {"script", "link", "img", "iframe"} or "src" in names else []
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def test_the_page_is_one_file_whose_links_lead_somewhere(catalog, mended):
+    outline = Outline(page.html(catalog, mended(), (), ()))
+    assert outline.loads == []
+    assert {link[1:] for link in outline.links if link.startswith("#")} <= outline.ids
+    assert "1 needed" in "".join(outline.said)
+
+
+def test_the_page_shows_text_of_a_tree_as_text(catalog):
+    evil = trees(**{LOADER: "def load(name):\n    return '<script>alert(1)</script>'\n"})
+    now = watch(catalog, [source("0.5.14", evil), source("<b>main", None, Line.BRANCH)], None, Setting("d", "0.5.14"))
+    text = page.html(catalog, now, (), ())
+    assert "<script" not in text
+    assert "<b>main" not in text
+    assert "@\N{ZERO WIDTH SPACE}someone" in page._md("@someone"), "an issue must not notify people"
+
+
+def test_the_badge_says_the_newest_release_in_its_colour(mended):
+    svg = page.badge(mended())
+    assert "0.5.16: 1 needed" in svg
+    assert "#b26a00" in svg
+    assert "#c62828" in page.badge(run(seen("0.5.1", CONFLICT, NEEDED)))
+    assert "#2e7d32" in page.badge(run(seen("0.5.1", UPSTREAM)))
+
+
+def chromium(tmp_path, html, width):
+    """What a real browser makes of the page at this width: (width of the content, first screen's text)."""
+    probe = "<script>document.title=JSON.stringify([document.documentElement.scrollWidth,innerWidth,[...document.querySelectorAll('#today .big')].filter(e=>e.getBoundingClientRect().top<innerHeight).map(e=>e.textContent)])</script>"
+    (tmp_path / "page.html").write_text(html.replace("</body>", f"{probe}</body>"))
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
+    done = subprocess.run(
+        ["chromium", *flags, f"--window-size={width},900", f"file://{tmp_path}/page.html"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    (title,) = re.findall(r"<title>(.*?)</title>", done.stdout)
+    return json.loads(title.replace("&quot;", '"'))
+
+
+@pytest.mark.parametrize("width", [1280, 500])
+def test_in_a_real_browser_the_first_screen_says_what_is_wrong_and_nothing_runs_off_it(
+    catalog, mended, tmp_path, width
+):
+    """500 is the narrowest window that headless Chromium lays out."""
+    try:
+        content, window, headlines = chromium(tmp_path, page.html(catalog, mended(), (), ()), width)
+    except FileNotFoundError:
+        pytest.skip("no chromium")
+    assert content <= window == width
+    assert headlines == ["1 needed"]
+
+
+def test_the_verb_writes_state_page_text_and_badge(run_drift, tmp_path):
+    result = run_drift("--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "drift.md", "badge.svg"}
+    assert "first run" in result.stdout
+    assert "NOT REACHED" in result.stdout
+    assert "package index" in result.stdout
+    assert "nothing new" in run_drift("--out", tmp_path / "out").stdout
+
+
+def test_a_dry_run_writes_nothing(run_drift, tmp_path):
+    assert run_drift("--dry-run", "--out", tmp_path / "out").exit_code == 0
+    assert not (tmp_path / "state.json").exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def run_drift(run, clone, tmp_path):
+    """`rocmfix drift` offline: no release is cached, and one folder is at hand."""
+    return lambda *args: run("drift", str(clone.root), "--offline", "--state", tmp_path / "state.json", *args)

@@ -1,0 +1,380 @@
+"""Pull-request packs: branches as a maintainer would want them, texts that invent nothing, refusals with a reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.upstream.conftest import GUARDED, KERNEL, LOADER, QUIET, REMEMBERS, Clone
+from tests.upstream.fake_github import TOKEN
+
+
+def body_of(run, clone, *args):
+    result = run("pr", *args, "--onto", clone.root, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["packs"][0]
+
+
+def test_the_branch_has_one_commit_by_the_patch_author_signed_off_by_both(run, clone):
+    assert run("pr", "remember", "--onto", clone.root).exit_code == 0
+    assert clone.git("rev-list", "--count", "main..amd/remember") == "1"
+    assert (
+        clone.git("log", "-1", "--format=%an %ae %aI", "amd/remember")
+        == "A Writer a@example.com 2026-06-01T10:00:00+00:00"
+    )
+    assert clone.git("log", "-1", "--format=%cn %ce", "amd/remember") == "Jo Engineer jo@example.com"
+    assert clone.git("log", "-1", "--format=%s", "amd/remember") == "[AMD] Remember failed builds"
+    assert clone.git("log", "-1", "--format=%(trailers)", "amd/remember").splitlines() == [
+        "Signed-off-by: A Writer <a@example.com>",
+        "Signed-off-by: Jo Engineer <jo@example.com>",
+    ]
+    assert clone.git("diff", "--name-only", "main..amd/remember") == LOADER
+    assert clone.git("show", f"amd/remember:{LOADER}") + "\n" == REMEMBERS
+
+
+def test_the_work_tree_the_index_and_the_checked_out_branch_stay(run, clone):
+    (clone.root / LOADER).write_text("my own work in progress\n")
+    clone.git("add", LOADER)
+    (clone.root / "notes").write_text("mine")
+    before = clone.git("status", "--porcelain")
+    assert run("pr", "remember", "--onto", clone.root).exit_code == 0
+    assert clone.git("status", "--porcelain") == before
+    assert clone.git("branch", "--show-current") == "main"
+    assert (clone.root / LOADER).read_text() == "my own work in progress\n"
+
+
+def test_the_exported_patch_is_what_git_am_takes(run, clone, tmp_path):
+    run("pr", "remember", "--onto", clone.root, "--out", tmp_path / "out")
+    clone.git("switch", "-q", "-c", "by-hand")
+    clone.git("am", "-q", "--keep-non-patch", str(tmp_path / "out/remember.patch"))
+    assert clone.git("rev-parse", "by-hand^{tree}") == clone.git("rev-parse", "amd/remember^{tree}")
+    assert clone.git("log", "-1", "--format=%B%an") == clone.git("log", "-1", "--format=%B%an", "amd/remember")
+
+
+def test_each_root_cause_gets_its_own_branch_from_the_base(run, clone):
+    result = run("pr", "test-set", "--onto", clone.root, "--anyway")
+    assert result.exit_code == 0, result.output
+    for fix, path in (("guard", KERNEL), ("remember", LOADER), ("quiet", LOADER)):
+        assert clone.git("diff", "--name-only", f"main..amd/{fix}") == path
+        assert clone.git("rev-parse", f"amd/{fix}^") == clone.git("rev-parse", "main")
+
+
+def test_twice_is_once(run, clone):
+    run("pr", "remember", "--onto", clone.root)
+    before = clone.git("rev-parse", "amd/remember")
+    result = run("pr", "remember", "--onto", clone.root)
+    assert result.exit_code == 0
+    assert "there already" in result.stdout
+    assert clone.git("rev-parse", "amd/remember") == before
+
+
+def test_a_branch_with_something_else_on_it_is_not_touched(run, clone):
+    clone.git("branch", "amd/remember")
+    result = run("pr", "remember", "--onto", clone.root)
+    assert result.exit_code == 16
+    assert "something else on it" in result.output
+    assert clone.git("rev-parse", "amd/remember") == clone.git("rev-parse", "main")
+
+
+def test_a_dry_run_makes_no_branch(run, clone):
+    assert run("pr", "remember", "--onto", clone.root, "--dry-run").exit_code == 0
+    assert clone.git("branch", "--list", "amd/*") == ""
+
+
+def test_a_base_that_has_the_fix_is_refused_with_the_pull_request_that_did_it(run, clone):
+    clone.write({KERNEL: GUARDED}, "upstream mends it")
+    result = run("pr", "guard", "--onto", clone.root, "--anyway")
+    assert result.exit_code == 16
+    assert "sgl-project/sglang#1 did it, first in 0.5.15" in result.output
+    assert f"{KERNEL}:" in result.output
+    assert clone.git("branch", "--list", "amd/*") == ""
+
+
+def test_an_open_pull_request_is_not_said_to_have_done_what_another_change_did(run, clone):
+    clone.write({LOADER: QUIET}, "upstream mends it in other hands")
+    result = run("pr", "quiet", "--onto", clone.root)
+    assert result.exit_code == 16
+    assert "it is mended there" in result.output
+    assert "#2 did it" not in result.output
+
+
+def test_a_base_older_than_upstreams_own_fix_is_refused_unless_asked_for(run, clone):
+    result = run("pr", "guard", "--onto", clone.root)
+    assert result.exit_code == 16
+    assert "this base is older" in result.output
+    assert "--anyway" in result.output
+    assert run("pr", "guard", "--onto", clone.root, "--anyway").exit_code == 0
+
+
+def test_an_open_pull_request_is_not_doubled(run, clone):
+    result = run("pr", "quiet", "--onto", clone.root)
+    assert result.exit_code == 16
+    assert "sgl-project/sglang#2 is open for the same defect" in result.output
+
+
+def test_a_set_makes_what_can_be_made_and_says_why_not_of_the_rest(run, clone):
+    result = run("pr", "test-set", "--onto", clone.root)
+    assert result.exit_code == 0
+    assert "refused  guard" in result.stdout
+    assert "refused  quiet" in result.stdout
+    assert clone.git("branch", "--list", "amd/*", "--format=%(refname:short)") == "amd/remember"
+
+
+def test_a_conflict_is_refused_and_shows_the_line(run, clone):
+    clone.write({LOADER: "def load(name):\n    return assemble(name)\n"}, "rewritten")
+    result = run("pr", "remember", "--onto", clone.root)
+    assert result.exit_code == 16
+    assert "expects `return build(name)`, the tree has `return assemble(name)`" in result.output
+    assert "refresh sglang/test-set" in result.output
+
+
+def test_the_base_is_upstreams_main_as_fetched_not_what_is_checked_out(run, clone, tmp_path):
+    upstream = Clone(tmp_path / "sgl-project/sglang.git")
+    upstream.root.parent.mkdir()
+    clone.git("clone", "-q", "--bare", ".", str(upstream.root))
+    clone.git("remote", "add", "up", str(upstream.root))
+    clone.git("fetch", "-q", "up")
+    clone.write({"mine": "local work"}, "local work")
+    pack = body_of(run, clone, "remember")
+    assert pack["base"] == "main"
+    assert pack["base_commit"] == clone.git("rev-parse", "up/main") != clone.git("rev-parse", "main")
+
+
+def test_a_committer_without_a_name_is_refused(run, clone):
+    clone.git("config", "--unset", "user.name")
+    result = run("pr", "remember", "--onto", clone.root)
+    assert result.exit_code == 16
+    assert "git config user.name" in result.output
+
+
+def test_a_folder_without_the_project_is_refused(run, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    stranger = Clone(other)
+    stranger.git("init", "-q", "-b", "main")
+    stranger.git("config", "user.name", "Jo")
+    stranger.git("config", "user.email", "jo@example.com")
+    stranger.write({"README": "hello"}, "one")
+    result = run("pr", "remember", "--onto", other)
+    assert result.exit_code == 3
+    assert "holds neither sglang nor aiter" in result.output
+
+
+def test_every_section_of_upstreams_template_is_there_in_its_order(run, clone):
+    body = body_of(run, clone, "remember")["body"]
+    headings = [line for line in body.splitlines() if line.startswith("## ")]
+    assert headings == [
+        "## Motivation", "## Modifications", "## Accuracy Tests", "## Speed Tests and Profiling",
+        "## Release Notes", "## Checklist", "## Review and Merge Process",
+    ]  # fmt: skip
+    assert "It was wrong, and here is why." in body
+    assert "1. Ping the merge oncall." in body
+    assert "Thank you." not in body
+
+
+def test_a_section_nobody_here_knows_is_a_todo(run, clone):
+    pack = body_of(run, clone, "remember")
+    assert "## Release Notes\n\n> **TODO**" in pack["body"]
+    assert any("Release Notes" in todo for todo in pack["todo"])
+
+
+def test_a_missing_measurement_is_a_visible_todo_and_no_number_is_invented(run, clone):
+    pack = body_of(run, clone, "remember")
+    accuracy = pack["body"].partition("## Accuracy Tests")[2].partition("##")[0]
+    assert "**TODO** accuracy before the change" in accuracy
+    assert "**TODO** accuracy after the change" in accuracy
+    assert not any(char.isdigit() for char in accuracy)
+
+
+def test_boxes_are_ticked_only_for_what_was_seen(run, clone):
+    body = body_of(run, clone, "remember")["body"]
+    assert "[x]" not in body, "clang-format and no-commit-to-branch did not run, nothing was measured"
+
+
+def test_without_a_template_the_sections_are_plain(run, clone):
+    clone.git("rm", "-q", ".github/pull_request_template.md")
+    clone.git("commit", "-qm", "no template")
+    body = body_of(run, clone, "remember")["body"]
+    assert body.startswith("## Motivation\n\nIt was wrong, and here is why.")
+
+
+def test_aiters_titles_and_template_are_its_own(run, clone, tmp_path, catalogue_folder):
+    from rocmfix.upstream.body import title_of
+    from rocmfix.upstream.template import Part, fill
+
+    assert title_of("aiter", "ROCm: take the row that fits") == "Take the row that fits"
+    assert title_of("sglang", "ROCm: take the row that fits") == "[AMD] Take the row that fits"
+    assert title_of("sglang", "[AMD] [GLM5] Take it") == "[AMD] [GLM5] Take it"
+    template = "## Motivation\n\n## Technical Details\n\n## Test Plan\n\n## Test Result\n\n## Submission Checklist\n\n- [ ] CI\n"
+    parts = {
+        Part.MOTIVATION: "why",
+        Part.MODIFICATIONS: "what",
+        Part.ACCURACY: "score",
+        Part.SPEED: "fast",
+        Part.TESTING: "how",
+    }
+    filled = fill(template, parts, lambda box: box == "CI")
+    assert filled.unknown == ()
+    assert filled.text.split("\n\n") == [
+        "## Motivation", "why", "## Technical Details", "what", "## Test Plan", "how", "## Test Result", "score",
+        "## Speed", "fast", "## Submission Checklist", "- [x] CI\n",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def smoke_report(tmp_path):
+    def write(name, rate, *, is_ours, image="reg/sglang:v0.5.14-rocm720-mi35x"):
+        verdicts = [
+            {
+                "check": "speed",
+                "outcome": "passed",
+                "reason": "r",
+                "measured": f"{rate} tok/s",
+                "bound": "at least 100",
+            },
+            {"check": "accept-length", "outcome": "passed", "reason": "r", "measured": "3.61", "bound": "at least 3"},
+        ]
+        report = {
+            "subject": {"image": image, "digests": ["reg/sglang@sha256:" + "a" * 64], "model": "/models/GLM"},
+            "host": {"gpus": [{"gfx": "gfx950"}] * 4, "has_manifest": is_ours, "kfd": "ok"},
+            "rungs": [{
+                "depth": {"steps": 5, "topk": 1, "draft_tokens": 6}, "command": ["sglang", "--tp", "4"],
+                "info": {"version": "0.5.14"}, "gsm8k": 0.951, "verdicts": verdicts, "start": {},
+            }],
+        }  # fmt: skip
+        (tmp_path / name).write_text(json.dumps(report))
+        return tmp_path / name
+
+    return write
+
+
+def test_evidence_fills_both_sides_with_image_gpu_and_flags(run, clone, smoke_report):
+    before = smoke_report("before.json", 6.9, is_ours=False)
+    after = smoke_report("after.json", 227.4, is_ours=True)
+    pack = body_of(run, clone, "remember", "--evidence", before, "--evidence", after)
+    speed = pack["body"].partition("## Speed Tests")[2].partition("\n## ")[0]
+    assert (
+        "| speed at 5-1-6 | 6.9 tok/s (passed, bound at least 100) | 227.4 tok/s (passed, bound at least 100) |"
+        in speed
+    )
+    assert "image reg/sglang:v0.5.14-rocm720-mi35x" in speed
+    assert "GPU 4x gfx950" in speed
+    assert "`sglang --tp 4`" in speed
+    assert "TODO" not in speed
+    assert "| GSM8K at 5-1-6 | 0.951 | 0.951 |" in pack["body"]
+    assert "- [x] Provide accuracy and speed benchmark results." in pack["body"]
+
+
+def test_the_side_can_be_said(run, clone, smoke_report):
+    report = smoke_report("one.json", 50, is_ours=False)
+    pack = body_of(run, clone, "remember", "--evidence", f"after={report}")
+    assert "| speed at 5-1-6 | not measured | 50 tok/s" in pack["body"]
+    assert "**TODO** speed before the change" in pack["body"]
+
+
+def test_a_record_cannot_write_into_the_text(run, clone, smoke_report):
+    report = smoke_report("evil.json", "9 | <img src=x>\n## Owned", is_ours=True)
+    body = body_of(run, clone, "remember", "--evidence", report)["body"]
+    assert "<img" not in body
+    assert "\n## Owned" not in body
+
+
+def test_a_file_that_is_no_record_is_refused(run, clone, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    result = run("pr", "remember", "--onto", clone.root, "--evidence", tmp_path / "x.json")
+    assert result.exit_code == 16
+    assert "is no evidence" in result.output
+
+
+def test_the_compile_gates_proof_is_shown(run, clone, tmp_path):
+    gate = {"compiled": [{"file": KERNEL, "gfx": "gfx950", "compiler": "clang 19", "ok": True, "cuda_unchanged": True}]}
+    (tmp_path / "gate.json").write_text(json.dumps(gate))
+    body = body_of(run, clone, "guard", "--anyway", "--evidence", tmp_path / "gate.json")["body"]
+    assert f"- compiled: {KERNEL} for gfx950 (clang 19) builds; what CUDA compiles is unchanged" in body
+
+
+def test_a_guard_is_proved_to_leave_cuda_alone_and_a_plain_change_is_not(run, clone):
+    assert body_of(run, clone, "guard", "--anyway")["files"][0]["cuda"] == "same"
+    assert body_of(run, clone, "remember")["files"][0]["cuda"] == "unknown"
+
+
+def test_push_opens_a_draft_with_the_users_token_and_shows_it_nowhere(run, clone, tmp_path, github):
+    fork = tmp_path / "jo/sglang.git"
+    fork.parent.mkdir()
+    clone.git("init", "-q", "--bare", str(fork))
+    clone.git("remote", "add", "fork", str(fork))
+    result = run("pr", "remember", "--onto", clone.root, "--push", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    (pull,) = github.pulls["sgl-project/sglang"]
+    assert (pull["title"], pull["head"], pull["base"]) == ("[AMD] Remember failed builds", "jo:amd/remember", "main")
+    assert pull["draft"] is True, "measurements are missing"
+    assert "https://github.com/sgl-project/sglang/pulls/1" in result.stdout
+    assert Clone(fork).git("rev-parse", "amd/remember") == clone.git("rev-parse", "amd/remember")
+    assert github.tokens == {TOKEN}
+    written = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    assert TOKEN not in result.output + written + clone.git("config", "--list")
+
+
+def test_pushing_again_brings_the_open_one_up_to_date(run, clone, tmp_path, github):
+    fork = tmp_path / "jo/sglang.git"
+    fork.parent.mkdir()
+    clone.git("init", "-q", "--bare", str(fork))
+    clone.git("remote", "add", "fork", str(fork))
+    for _ in range(2):
+        assert run("pr", "remember", "--onto", clone.root, "--push").exit_code == 0
+    assert len(github.pulls["sgl-project/sglang"]) == 1
+    assert [method for method, _ in github.asked] == ["GET", "POST", "GET", "PATCH"]
+
+
+def test_push_without_a_token_pushes_nothing(run, clone, tmp_path, github, monkeypatch):
+    monkeypatch.delenv("GH_TOKEN")
+    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
+    result = run("pr", "remember", "--onto", clone.root, "--push")
+    assert result.exit_code == 16
+    assert "GH_TOKEN" in result.output
+    assert github.asked == []
+
+
+def test_push_without_a_fork_says_how_to_name_one(run, clone, github):
+    result = run("pr", "remember", "--onto", clone.root, "--push")
+    assert result.exit_code == 16
+    assert "git remote add fork" in result.output
+
+
+def test_a_refused_token_is_said_and_not_shown(run, clone, tmp_path, github, monkeypatch):
+    monkeypatch.setenv("GH_TOKEN", "wrong-secret")
+    fork = tmp_path / "jo/sglang.git"
+    fork.parent.mkdir()
+    clone.git("init", "-q", "--bare", str(fork))
+    clone.git("remote", "add", "fork", str(fork))
+    result = run("pr", "remember", "--onto", clone.root, "--push")
+    assert result.exit_code == 16
+    assert "Bad credentials" in result.output
+    assert "wrong-secret" not in result.output
+
+
+def test_the_token_follows_no_redirect_to_another_host(github):
+    from rocmfix.errors import GiveBackError
+    from rocmfix.system.github import GitHub
+    from tests.upstream.fake_github import serving
+
+    with serving() as elsewhere:
+        github.redirect = f"{elsewhere.url}/repos/a/b/pulls"
+        with pytest.raises(GiveBackError):
+            GitHub.from_environment().get("/repos/a/b/pulls")
+        assert elsewhere.asked == []
+
+
+def test_the_api_is_not_spoken_to_in_the_clear(monkeypatch):
+    from rocmfix.errors import GiveBackError
+    from rocmfix.system.github import GitHub
+
+    with pytest.raises(GiveBackError, match="https"):
+        GitHub("http://example.com", "secret").get("/repos/a/b/pulls")
+
+
+def test_the_token_is_not_in_the_representation():
+    from rocmfix.system.github import GitHub
+
+    assert "secret" not in repr(GitHub("https://example.com", "secret"))
