@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urljoin
 
 import requests
 from docker import auth as docker_auth
@@ -149,6 +150,33 @@ class Registry:
                 hint="a proxy or mirror in between changes content; ask the registry directly",
             )
         return answer.content
+
+    def put_blob(self, data: bytes) -> str:
+        """Store a small blob; its digest. One that is there already is not sent again."""
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        if not self._has_blob(digest):
+            begun = self._ask("POST", "blobs/uploads/")
+            url = urljoin(f"{self._base}/", begun.headers["Location"])
+            if not url.startswith(f"{self._base}/"):
+                raise RegistryError(f"{self._reference}: the registry sends uploads elsewhere, and a login with them")
+            sign = "&" if "?" in url else "?"
+            headers = {"Content-Type": "application/octet-stream"}
+            self._ask("PUT", f"{url}{sign}digest={digest}", data=data, headers=headers)
+        return digest
+
+    def _has_blob(self, digest: str) -> bool:
+        try:
+            self._ask("HEAD", f"blobs/{digest}")
+        except NotInRegistryError:
+            return False
+        return True
+
+    def referrers(self, digest: str) -> Any:
+        """The index of what refers to the image of that digest, or None where the registry keeps none."""
+        try:
+            return self._ask("GET", f"referrers/{digest}").json()
+        except NotInRegistryError:
+            return None
 
     @contextmanager
     def open_blob(self, layer: Descriptor) -> Iterator[Blob]:

@@ -24,3 +24,12 @@ def add_to_step_summary(markdown: str) -> bool:
         with Path(target).open("a") as summary:
             summary.write(markdown + "\n")
     return target is not None
+
+
+def set_step_output(name: str, value: str) -> bool:
+    """Set an output of the CI step this runs in (GITHUB_OUTPUT), if the service takes any."""
+    target = variable("GITHUB_OUTPUT")
+    if target:
+        with Path(target).open("a") as outputs:
+            outputs.write(f"{name}={value}\n")
+    return target is not None
