@@ -40,7 +40,8 @@ def base(engine, client, few_files, run_id) -> Iterator[str]:  # noqa: F811
     host_python(rootfs)
     upstream_layout(rootfs, few_files)
     rootfs.add("/opt/fake/sglang/__init__.py", b"")
-    rootfs.add("/opt/fake/sglang/launch_server.py", Path(fake.__file__).read_bytes())
+    for file in sorted(Path(fake.__file__).parent.glob("*.py")):
+        rootfs.add(f"/opt/fake/sglang/launch_server/{file.name}", file.read_bytes())
     rootfs.folder("/tmp", mode=0o1777)
     prefix = f"rocmfix-test/pipeline-{run_id}"
     yield import_image(client, rootfs, f"{prefix}:{TAG}", {**ENV, "PYTHONPATH": "/opt/fake"})
