@@ -66,6 +66,7 @@ def server_info(body: Json) -> ServerInfo:
         dp=body.get("dp_size") or 1,
         port=body.get("port"),
         chunked_prefill=body.get("chunked_prefill_size"),
+        longest_prompt=body.get("max_req_input_len") or body.get("context_length"),
         attention_backend=body.get("decode_attention_backend") or body.get("attention_backend"),
         kv_cache_dtype=body.get("kv_cache_dtype"),
         has_graphs=not (body.get("disable_cuda_graph") or body.get("disable_decode_cuda_graph")),

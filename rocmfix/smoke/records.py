@@ -144,6 +144,8 @@ class ServerInfo(Record):
     dp: int = 1
     port: int | None = None
     chunked_prefill: int | None = None
+    longest_prompt: int | None = None
+    """How many tokens a prompt may have (`max_req_input_len`), where the server says so."""
     attention_backend: str | None = None
     kv_cache_dtype: str | None = None
     has_graphs: bool = True

@@ -120,8 +120,7 @@ class Visitor:
         if ruler.failed:
             return ()
         lengths = (ruler.replies[0].prompt_tokens, ruler.replies[1].prompt_tokens)
-        chunk = rung.info.chunked_prefill if rung.info else None
-        return (asks.long(effort, lengths, chunk, with_gaps=rung.depth.is_off),)
+        return (asks.long(effort, lengths, rung.info, with_gaps=rung.depth.is_off),)
 
     def _hear(self, rung: Rung, server: Server, ask: Ask) -> Heard:
         self.view.step(rung.depth.label, f"{ask.name}: {len(ask.prompts)} prompts of {ask.tokens} tokens")
