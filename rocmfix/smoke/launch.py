@@ -106,6 +106,10 @@ class DockerServed:
         return Exit(code=end.code, out_of_memory=end.is_out_of_memory)
 
 
+PORT_LIMIT = 55_536
+"""sglang puts its gRPC port 10000 above the other and refuses to start beyond 65535 (0.5.14, seen on an H200)."""
+
+
 @dataclass(frozen=True)
 class DockerLauncher:
     """Servers in containers of one image."""
@@ -113,7 +117,7 @@ class DockerLauncher:
     engine: Engine
 
     def command(self, plan: SmokePlan, depth: Depth) -> tuple[str, ...]:
-        port = free_port() if plan.has_host_network else PORT_IN_CONTAINER
+        port = free_port(below=PORT_LIMIT) if plan.has_host_network else PORT_IN_CONTAINER
         return plan.launch(depth, host="127.0.0.1" if plan.has_host_network else "0.0.0.0", port=port)  # noqa: S104
 
     def host(self, plan: SmokePlan, log: Path) -> HostFacts | None:
@@ -216,7 +220,7 @@ class ProcessLauncher:
     """Servers as processes here: for use inside the image, as in a pod."""
 
     def command(self, plan: SmokePlan, depth: Depth) -> tuple[str, ...]:
-        return plan.launch(depth, host="127.0.0.1", port=free_port())
+        return plan.launch(depth, host="127.0.0.1", port=free_port(below=PORT_LIMIT))
 
     def host(self, plan: SmokePlan, log: Path) -> HostFacts | None:
         probe = _process(plan, (plan.python, "-c", script("probe.py")), log)

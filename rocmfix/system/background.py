@@ -66,9 +66,25 @@ def finished(argv: Sequence[str], *, env: Mapping[str, str], timeout: float) -> 
     return done.returncode, done.stdout
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on just now."""
+def free_port(host: str = "127.0.0.1", *, below: int = 65_536) -> int:
+    """A port under `below` that nobody listens on just now; one that the kernel would choose where it will do."""
+    chosen = _bound(host, 0)
+    if chosen < below:
+        return chosen
+    candidates = (port for port in range(below - 1, 1024, -1) if _is_free(host, port))
+    return next(candidates)
+
+
+def _bound(host: str, port: int) -> int:
     with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        probe.bind((host, port))
+        chosen: int = probe.getsockname()[1]
+        return chosen
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        _bound(host, port)
+    except OSError:
+        return False
+    return True
