@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -114,9 +116,10 @@ def small_engine(folder: Path, size: str):
     disk = folder / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
-    host = f"unix://{folder}/d.sock"
+    short = Path(tempfile.mkdtemp(prefix="e-"))  # containerd's socket: a path of 108 bytes is one too long
+    host = f"unix://{short}/d.sock"
     argv = ["unshare", "--net", "dockerd", "--host", host, "--pidfile", f"{folder}/d.pid"]
-    argv += ["--data-root", f"{disk}/data", "--exec-root", f"{folder}/exec", "--bridge", "none", "--iptables=false"]
+    argv += ["--data-root", f"{disk}/data", "--exec-root", f"{short}/x", "--bridge", "none", "--iptables=false"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield host, disk, _answering(host)
@@ -124,6 +127,7 @@ def small_engine(folder: Path, size: str):
             process.terminate()
             process.wait(30)
             subprocess.run(["umount", "-l", disk], check=True)
+            shutil.rmtree(short, ignore_errors=True)
 
 
 def _answering(host: str) -> docker.DockerClient:

@@ -10,7 +10,7 @@ import pytest
 
 from rocmfix.catalog import load
 from rocmfix.image.manifest import BaseImage, Content, FileRecord, ImageManifest, TableRecord
-from rocmfix.state import FixState, State
+from rocmfix.state import FileState, FixState, State
 from rocmfix.system.artifact import attach, attached
 from rocmfix.system.reference import parse_reference
 from rocmfix.system.registry import Manifest, Registry
@@ -31,7 +31,9 @@ MANIFEST = ImageManifest(
     aiter="a" * 40,
     fixes=(),
     state=State(fixes=(FixState(fix="guard", variant="guard.patch", digest="6" * 64, paths=("k.cuh",)),
-                       FixState(fix="remember", variant="remember.patch", digest="7" * 64, paths=("l.py",)))),
+                       FixState(fix="remember", variant="remember.patch", digest="7" * 64, paths=("l.py",))),
+                files=(FileState(path="k.cuh", before="1" * 40, after="2" * 40),
+                       FileState(path="l.py", before="3" * 40, after="4" * 40))),
     files=(FileRecord(path="/x/k.cuh", kind="source", sha256="8" * 64, mode=420, uid=0, gid=0, mtime=1),
            FileRecord(path="/x/k.pyc", kind="bytecode", sha256="9" * 64, mode=420, uid=0, gid=0, mtime=1)),
     tables=(TableRecord(path="/t.csv", sha256="b" * 64, rows=12, source="https://example/t.csv"),),
