@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from rocmfix.errors import SourceError
-from rocmfix.system.container import Container, File
 from rocmfix.tree import PACKAGE
+
+if TYPE_CHECKING:  # the engine's library takes a third of a second to import, and every verb may meet an image's tree
+    from rocmfix.system.container import Container, File
 
 _CHECKOUTS = ("/sgl-workspace/sglang", "/app/sglang", "/workspace/sglang", "/opt/sglang", "/sglang")
 """Where images keep an editable checkout: upstream's own, ROCm/ATOM's, and what people choose."""
