@@ -34,7 +34,8 @@ _LETTER = {
     Outcome.UPSTREAM: ".",
     Outcome.NOT_APPLICABLE: "-",
 }
-_QUIET = (Outcome.UPSTREAM, Outcome.NOT_APPLICABLE)
+_QUIET = (Outcome.APPLIED, Outcome.UPSTREAM, Outcome.NOT_APPLICABLE)
+"""What asks for no action."""
 
 
 def place(verdict: Verdict) -> str:
@@ -65,36 +66,43 @@ def ordered(report: TreeReport) -> list[Verdict]:
 
 
 def verdict_table(report: TreeReport) -> RenderableType:
-    """The table of one tree for a terminal."""
-    from rich import box
-    from rich.table import Table
+    """The table of one tree for a terminal: a line a fix, and what asks for action explained below it.
+
+    Sentences and paths have the whole width: in a column of their own they fall apart on 80 characters.
+    """
+    from rich.console import Group
+
+    names = max((len(verdict.fix) for verdict in report.verdicts), default=0)
+    rows = ordered(report)
+    loud = [_loud(verdict, names) for verdict in rows if verdict.verdict not in _QUIET]
+    quiet = [_quiet(verdict, names) for verdict in rows if verdict.verdict in _QUIET]
+    return Group(*loud, *quiet, "")
+
+
+_WORD = max(len(outcome.value) for outcome in Outcome)
+
+
+def _loud(verdict: Verdict, names: int) -> RenderableType:
+    from rich.console import Group
+    from rich.padding import Padding
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("fix", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("reason", ratio=1, overflow="fold")
-    table.add_column("upstream", no_wrap=True)
-    for verdict in ordered(report):
-        style = _STYLE[verdict.verdict]
-        quiet = verdict.verdict in _QUIET
-        reason = Text(
-            verdict.reason,
-            style="dim" if quiet else "",
-            no_wrap=quiet,
-            overflow="ellipsis" if quiet else "fold",
-        )
-        if not quiet:
-            reason.append(f"\n{place(verdict)}", style="cyan")
-            if verdict.advice:
-                reason.append(f"\n{verdict.advice}", style="italic")
-        table.add_row(
-            Text(verdict.fix, style="dim" if quiet else "bold"),
-            Text(verdict.verdict.value, style=style),
-            reason,
-            Text(upstream(verdict), style="dim" if quiet else ""),
-        )
-    return table
+    head = Text.assemble(
+        (f"{verdict.verdict.value:<{_WORD}}  ", _STYLE[verdict.verdict]),
+        (f"{verdict.fix:<{names}}  ", "bold"),
+        upstream(verdict) if verdict.upstream.pr else "",
+    )
+    parts = [(verdict.reason, ""), (place(verdict), "cyan"), (verdict.advice or "", "italic")]
+    below = [Padding(Text(words, style=style, overflow="fold"), (0, 0, 0, 2)) for words, style in parts if words]
+    return Group(head, *below, "")
+
+
+def _quiet(verdict: Verdict, names: int) -> RenderableType:
+    from rich.text import Text
+
+    why = place(verdict) if verdict.verdict is Outcome.APPLIED else verdict.reason
+    line = f"{verdict.verdict.value:<{_WORD}}  {verdict.fix:<{names}}  {why}"
+    return Text(line, style=_STYLE[verdict.verdict], no_wrap=True, overflow="ellipsis")
 
 
 def verdict_lines(report: TreeReport) -> Iterable[str]:
@@ -134,19 +142,18 @@ def short(tree: TreeReport) -> str:
     return name.removeprefix("0.5.").replace(".post", "p")
 
 
-def plan_lines(plan: PatchPlan, *, skips: bool = True) -> Iterable[str]:
-    """What a plan applies, and what it skips with the reasons."""
-    rows = [("apply", step.fix, step.variant, f"{', '.join(step.files)}{_offsets(step)}") for step in plan.apply]
-    if skips:
+def plan_lines(plan: PatchPlan, *, in_full: bool = True) -> Iterable[str]:
+    """What a plan applies; in full also to which files, and what it skips with the reasons."""
+    rows = [("apply", step.fix, step.variant, _how(step, step.files if in_full else ())) for step in plan.apply]
+    if in_full:
         rows += [("skip", skip.fix, skip.verdict.value, skip.reason) for skip in plan.skip]
     return aligned(rows) if rows else ()
 
 
-def _offsets(step: Step) -> str:
-    if step.merged:
-        return " (merged in three ways: look at it)"
+def _how(step: Step, files: Sequence[str]) -> str:
     moved = sorted({offset for offset in step.offsets if offset})
-    return f" ({', '.join(f'{offset:+d}' for offset in moved)} lines off)" if moved else ""
+    offsets = f"({', '.join(f'{offset:+d}' for offset in moved)} lines off)" if moved else ""
+    return " ".join(filter(None, (", ".join(files), "(merged in three ways: look at it)" if step.merged else offsets)))
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -82,7 +82,7 @@ def _say(patched: Patched, where: str | None) -> None:
     from rocmfix.report import plan_lines
 
     skips, count = patched.plan.skip, len(patched.plan.apply)
-    print_lines(plan_lines(patched.plan, skips=where is None))
+    print_lines(plan_lines(patched.plan, in_full=where is None))
     applied = sum(skip.verdict is Outcome.APPLIED for skip in skips)
     already = f" ({applied} applied before)" if applied else ""
     done = f"applied to {where}" if where else "would be applied"

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
 import re
 import shlex
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from rocmfix.cli import main
+from tests.conftest import WHEELS
 from tests.house.test_house import ROOT, commands
 
 README = ROOT.parent / "README.md"
@@ -18,25 +26,38 @@ TRANSCRIPT = re.compile(r"<!-- run: rocmfix (?P<args>.+?) -->\n```\n(?P<text>.*?
 
 
 @pytest.mark.upstream
-def test_each_transcript_is_what_the_command_prints(tmp_path, monkeypatch, request, release_tree):
+def test_each_transcript_is_what_a_terminal_shows(tmp_path, request, release_tree):
     """`--update-golden` rewrites the README."""
     release_tree("0.5.14")
-    from tests.conftest import WHEELS
 
-    monkeypatch.setenv("ROCMFIX_CACHE", str(WHEELS))
-    monkeypatch.chdir(tmp_path)
-
-    def printed(found: re.Match[str]) -> str:
-        result = CliRunner().invoke(main, shlex.split(found["args"]))
-        lines = "".join(f"{line.rstrip()}\n" for line in result.stdout.splitlines())
-        return f"<!-- run: rocmfix {found['args']} -->\n```\n{lines}```\n"
+    def shown(found: re.Match[str]) -> str:
+        text = _on_terminal([sys.executable, "-m", "rocmfix", *shlex.split(found["args"])], tmp_path)
+        lines = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+        return f"<!-- run: rocmfix {found['args']} -->\n```\n{lines.strip(chr(10))}\n```\n"
 
     text = README.read_text()
-    true = TRANSCRIPT.sub(printed, text)
+    true = TRANSCRIPT.sub(shown, text)
     if request.config.getoption("--update-golden"):
         README.write_text(true)
     assert README.read_text() == true
     assert TRANSCRIPT.search(text)
+
+
+def _on_terminal(argv: list[str], folder: Path) -> str:
+    """What `argv` writes to a terminal 100 characters wide, without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
+    env = {**os.environ, "ROCMFIX_CACHE": str(WHEELS), "TERM": "xterm", "NO_COLOR": "1", "PYTHONPATH": str(ROOT.parent)}
+    env.pop("COLUMNS", None)
+    process = subprocess.Popen(argv, cwd=folder, env=env, stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    written = b""
+    with contextlib.suppress(OSError):  # Linux ends a terminal that nobody holds with EIO
+        while chunk := os.read(ours, 1 << 16):
+            written += chunk
+    os.close(ours)
+    process.wait()
+    return re.sub(r"\x1b\[[0-9;]*m", "", written.decode())
 
 
 def test_every_verb_is_named_in_a_readme():
