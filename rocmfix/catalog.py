@@ -137,6 +137,12 @@ class Series(Record):
     fix: Annotated[tuple[Fix, ...], Field(min_length=1)]
 
 
+class Listing(Record):
+    """Every set of a catalogue, as `fixes list --json` prints it."""
+
+    sets: tuple[Series, ...]
+
+
 @dataclass(frozen=True)
 class PatchSet:
     """A folder of fixes with one reason to exist, its patches parsed."""

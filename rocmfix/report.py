@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -120,6 +121,14 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)]
         yield "  ".join((*cells, row[-1])).rstrip()
+
+
+def folded(rows: Sequence[tuple[str, ...]], width: int) -> Iterable[str]:
+    """Rows for a terminal: the last cell, a sentence, stands below its row with the whole `width` to itself."""
+    for line, row in zip(aligned([row[:-1] for row in rows]), rows, strict=True):
+        yield line
+        if row is not rows[0]:
+            yield textwrap.fill(row[-1], width, initial_indent="  ", subsequent_indent="  ")
 
 
 def matrix_lines(matrix: Matrix) -> Iterable[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -92,6 +92,13 @@ def print_lines(lines: Any) -> None:
     """Lines on stdout."""
     for line in lines:
         click.echo(line)
+
+
+def print_rows(rows: Sequence[tuple[str, ...]]) -> None:
+    """Rows under their heading on stdout: one line each in a pipe, the last cell below its row on a terminal."""
+    from rocmfix.report import aligned, console, folded
+
+    print_lines(folded(rows, console().width) if on_terminal() else aligned(rows))
 
 
 def show_report(report: TreeReport, catalog: Catalog) -> None:

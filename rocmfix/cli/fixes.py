@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocmfix.cli._options import catalogue, json_option, patches_option, print_json, print_lines
+from rocmfix.cli._options import catalogue, json_option, patches_option, print_json, print_lines, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,21 +24,19 @@ def command() -> None:
 @json_option
 @patches_option
 def list_(*, as_json: bool, patches: Path | None) -> None:
-    """List every fix: its set, the releases its variants were cut for, and where upstream stands."""
-    from rocmfix.report import aligned
+    """List every fix: its set, the releases its patches were cut for, and where upstream stands."""
+    from rocmfix.catalog import Listing
 
     catalog = catalogue(patches)
     if as_json:
-        for each in catalog.sets:
-            print_json(each.series)
+        print_json(Listing(sets=tuple(each.series for each in catalog.sets)))
         return
-    rows = [("FIX", "SET", "VARIANTS", "UPSTREAM", "WHY")]
+    rows = [("FIX", "SET", "PATCHES", "UPSTREAM", "WHY")]
     for each, fix in catalog.fixes():
-        windows = ", ".join(_window(v.since, v.until) for v in fix.variant) or "unmended"
         stand = fix.upstream
         upstream = (stand.pr or "none").rpartition("/")[2] + (f" in {stand.since}" if stand.since else "")
-        rows.append((fix.id, each.folder.name, windows, upstream, fix.why))
-    print_lines(aligned(rows))
+        rows.append((fix.id, each.folder.name, _patches(fix), upstream, fix.why))
+    print_rows(rows)
 
 
 @command.command()
@@ -53,6 +51,12 @@ def show(fix_id: str, *, as_json: bool, patches: Path | None) -> None:
         print_json(fix)
     else:
         print_lines(_shown(patch_set, fix))
+
+
+def _patches(fix: Fix) -> str:
+    if not fix.variant:
+        return "none"
+    return f"{len(fix.variant)} for {_window(fix.variant[0].since, fix.variant[-1].until)}"
 
 
 def _window(since: str, until: str | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -113,6 +115,8 @@ def test_fixes_list_and_show(tmp_path):
     make_catalog(tmp_path, SERIES, PATCHES)
     listed = CliRunner().invoke(main, ["fixes", "list", "--patches", str(tmp_path)]).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["FIX", "guard", "remember", "quiet"]
+    as_json = CliRunner().invoke(main, ["fixes", "list", "--json", "--patches", str(tmp_path)]).stdout
+    assert [fix["id"] for each in json.loads(as_json)["sets"] for fix in each["fix"]] == ["guard", "remember", "quiet"]
     shown = CliRunner().invoke(main, ["fixes", "show", "guard", "--patches", str(tmp_path)]).stdout
     for said in ("hipcc cannot find cuda_runtime.h", "sgl-project/sglang#1 in 0.5.15", "guard.patch", "A Writer"):
         assert said in shown
