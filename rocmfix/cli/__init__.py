@@ -11,12 +11,48 @@ import click
 from rocmfix import __version__
 from rocmfix.errors import Interrupted, RocmfixError
 
+SECTIONS = {
+    "Judge and mend a tree": {
+        "check": "which known ROCm defects it has, and why",
+        "apply": "the fixes it needs, all of them or nothing",
+        "diff": "what apply would change",
+        "revert": "take back what apply did, to the byte",
+        "fixes": "the catalogue of defects and fixes",
+    },
+    "Images": {
+        "inspect": "the real sglang, AITER, tables and ENV in it",
+        "build": "the base by digest and one layer of fixes",
+        "verify": "the image against its own manifest",
+        "compare": "two images: layers, files, fixes, ENV, tables",
+        "publish": "push, checked first; release tags never move",
+        "tags": "which digest a tag is, which tags are near",
+        "lock": "pin what a build takes, to build it again",
+    },
+    "AITER, MTP and kernels": {
+        "aiter": "tuned tables: doctor, coverage, merge, explain",
+        "smoke": "prove MTP at depth 4 and deeper on a server",
+        "guards": "CUDA-only includes: scan, guard, compile as HIP",
+    },
+    "Give back and keep watch": {
+        "pr": "branches and texts for upstream, and their state",
+        "waiver": "what is patched and why, for benchmark fleets",
+        "drift": "what changed since the last look, as a page",
+        "ci": "which images to build, bake file, attestations",
+    },
+    "Look after the catalogue": {
+        "lint": "everything that loading refuses",
+        "refresh": "edited commits back into patch files",
+        "export": "a source's tree in upstream's layout",
+    },
+}
+"""What `rocmfix --help` says of each verb; no verb's module is imported for it."""
+
 
 class Verbs(click.Group):
     """Finds verbs by file name: `cli/fixes.py` with a click object `command` is `rocmfix fixes`.
 
     A file whose name starts with an underscore is shared code, not a verb. Verb modules import the rest of
-    rocmfix inside their functions, so that `--help` costs what importing click costs.
+    rocmfix inside their functions, so that a verb's `--help` costs what importing click costs.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -29,6 +65,12 @@ class Verbs(click.Group):
         module = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        width = max(len(verb) for verbs in SECTIONS.values() for verb in verbs)
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(width), what) for verb, what in verbs.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb; Ctrl-C ends in exit code 130 after every `finally` has cleaned up.

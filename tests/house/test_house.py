@@ -14,7 +14,7 @@ import pytest
 
 import rocmfix
 from rocmfix import errors
-from rocmfix.cli import main
+from rocmfix.cli import SECTIONS, main
 
 ROOT = Path(rocmfix.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -96,10 +96,15 @@ def test_every_verb_and_option_has_help(path, command):
             assert parameter.help, f"{path} {parameter.opts[0]}"
 
 
+def test_the_help_names_each_verb_once():
+    named = [verb for verbs in SECTIONS.values() for verb in verbs]
+    assert sorted(named) == main.list_commands(click.Context(main))
+
+
 def test_help_imports_nothing_heavy():
     """`rocmfix --help` is instant: it loads click and the verb modules, nothing else."""
     code = (
-        "import sys; from click.testing import CliRunner; from rocmfix.cli import main;"
+        "import sys; from click.testing import CliRunner; from rocmfix.cli import SECTIONS, main;"
         "assert CliRunner().invoke(main, ['--help']).exit_code == 0;"
         "print(*sorted({m.split('.')[0] for m in sys.modules}))"
     )
