@@ -153,7 +153,7 @@ class PatchSet:
 
     def text(self, variant: Variant) -> str:
         """The text of the patch file of `variant`."""
-        return (self.folder / variant.file).read_text()
+        return (self.folder / variant.file).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _load_set(folder: Path, project: str) -> PatchSet:
 
 def _series(path: Path, name: str) -> Series:
     try:
-        return Series.model_validate(tomllib.loads(path.read_text()))
+        return Series.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CatalogError(f"{name}/series.toml: is not TOML: {error}") from error
     except ValidationError as error:

@@ -70,7 +70,7 @@ def _exported(patches: PatchSet, checkout: Checkout, fix_id: str) -> Export:
     file = dict(commit.trailers)[PATCH].rpartition("/")[2]
     parse_patch(text.encode(), f"{patches.name}/{file}")
     there = patches.folder / file
-    old = there.read_text() if there.is_file() else None
+    old = there.read_text(encoding="utf-8") if there.is_file() else None
     return Export(file, old if old is not None and _unindexed(old) == _unindexed(text) else text, old)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import glob
 import hashlib
+import itertools
 import os
 import shutil
 import stat
@@ -165,10 +166,17 @@ def read_inside(root: Path, path: str) -> bytes | None:
         with open(root / path, "rb", opener=_open_at_once) as stream:
             real, base = os.path.realpath(root / path), os.path.realpath(root)
             if not real.startswith(base.rstrip("/") + "/"):
-                raise PermissionError(f"{path} is a symbolic link that leaves the tree: it points to {real}")
+                link = _first_link(root, path)
+                raise PermissionError(f"{link} is a symbolic link that leaves the tree: it points to {link.resolve()}")
             return stream.read() if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+
+
+def _first_link(root: Path, path: str) -> Path:
+    """The first symbolic link on the way from `root` to `path`."""
+    steps = [root / PurePosixPath(*parts) for parts in itertools.accumulate((p,) for p in PurePosixPath(path).parts)]
+    return next(step for step in steps if step.is_symlink())
 
 
 def _open_at_once(path: str, flags: int) -> int:

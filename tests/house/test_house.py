@@ -115,3 +115,18 @@ def test_importing_a_module_has_no_effect(path, tmp_path, monkeypatch):
     module = "rocmfix." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
     importlib.import_module(module.removesuffix(".__init__"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_text_is_utf_8_whatever_the_locale(path):
+    """A pod's locale is often POSIX: a file read or a program heard in it would fail at the first accent."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        given = {word.arg for word in node.keywords}
+        positional = {"read_text": 1, "write_text": 2}.get(node.func.attr)
+        said = positional is None or len(node.args) >= positional or "encoding" in given
+        assert said, f"{name(path)}:{node.lineno} reads or writes text in the locale's encoding"
+        assert "text" not in given or node.func.attr not in {"run", "Popen"}, (
+            f"{name(path)}:{node.lineno} uses text=True"
+        )
