@@ -62,8 +62,9 @@ def command(
 
     catalog = catalogue(patches)
     tree = open_source(source, installed=installed, offline=offline)
-    if in_place and not dry_run:
-        recover(tree)
+    restored = recover(tree) if in_place and not dry_run else ()
+    if restored:
+        click.echo(f"put back {len(restored)} file(s) that a killed run had written", err=True)
     patched = patch_tree(catalog, tree, wanted(catalog, fixes, sets, gfx), merge=merge)
     where = None if dry_run else write(tree, patched, out)
     if as_json:

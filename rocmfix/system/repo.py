@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rocmfix.errors import ApplyError
+from rocmfix.system.files import read_inside
 from rocmfix.system.git import Git, GitError
 
 if sys.version_info >= (3, 11):
@@ -96,7 +97,7 @@ class Repo(Git):
         return found
 
     def changed(self, paths: Iterable[str]) -> dict[str, Literal["staged", "edited", "untracked"]]:
-        """Which of `paths` are not as in HEAD, and how. Bytes are compared; no filter runs."""
+        """Which of `paths` are not as in HEAD, and how. Bytes are compared but for line ends; no filter runs."""
         wanted = tuple(paths)
         if not wanted:
             return {}
@@ -104,21 +105,29 @@ class Repo(Git):
         index = self.staged(*wanted)
         found: dict[str, Literal["staged", "edited", "untracked"]] = {}
         for path in wanted:
-            there = self._work_blob(path)
+            there = self._work_blobs(path)
             if index.get(path) != head.get(path):
                 found[path] = "staged"
-            elif path not in index and there is not None:
+            elif path not in index and there:
                 found[path] = "untracked"
-            elif path in index and there != index[path].blob:
+            elif path in index and index[path].blob not in there:
                 found[path] = "edited"
         return found
 
-    def _work_blob(self, path: str) -> str | None:
-        """The id that the file in the working tree would have; a link stands for what it points to."""
+    def with_crlf(self, paths: Iterable[str]) -> frozenset[str]:
+        """Those of `paths` that lie in the working tree with CRLF where the index has LF, as `eol=crlf` asks for."""
+        wanted = tuple(paths)
+        index = self.staged(*wanted) if wanted else {}
+        return frozenset(path for path in index if index[path].blob in self._work_blobs(path)[1:])
+
+    def _work_blobs(self, path: str) -> tuple[str, ...]:
+        """The ids that the file in the working tree may have: of its bytes, and of the same with LF for CRLF."""
         target = self.folder / path
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return blob_id(str(target.readlink()).encode() if target.is_symlink() else target.read_bytes())
-        return None
+        with contextlib.suppress(OSError):
+            data = str(target.readlink()).encode() if target.is_symlink() else read_inside(self.folder, path)
+            if data is not None:
+                return blob_id(data), *((blob_id(data.replace(b"\r\n", b"\n")),) if b"\r\n" in data else ())
+        return ()
 
     def log(self, revs: str = "HEAD", *, limit: int | None = None, grep: str = "") -> tuple[Commit, ...]:
         """The commits that `revs` names, newest first, along first parents; those whose message matches `grep`."""
