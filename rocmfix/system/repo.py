@@ -178,7 +178,12 @@ class Repo(Git):
 
     def stage(self, changes: Mapping[str, Entry | None]) -> None:
         """Put files into the index, or (None) take them out, without touching the work tree."""
-        self._put(changes, {})
+        try:
+            self._put(changes, {})
+        except GitError as error:
+            raise ApplyError(
+                f"cannot change the index of {self.folder}", details=error.details, hint=error.hint
+            ) from error
 
     def format_patch(self, commit: str) -> bytes:
         """A commit as `git am` takes it: the same bytes in every repository and with every git."""

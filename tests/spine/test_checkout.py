@@ -201,6 +201,29 @@ def killed(*, after, verb):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
+def test_an_index_that_git_will_not_write_is_an_error_with_a_way_out(clone, run):
+    (clone.root / ".git/index.lock").write_text("")
+    before = content(clone.root), clone.log("%H")
+    done = run("apply", clone.root, "--in-place")
+    assert done.exit_code == 5, done.output
+    assert "cannot change the index" in done.stderr
+    assert "hint: wait for the git that is at work there; if none is, remove that file" in done.stderr
+    (clone.root / ".git/index.lock").unlink()
+    assert (content(clone.root), clone.log("%H")) == before
+    assert clone.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("how", ["short", "strange"])
+@pytest.mark.parametrize("verb", [["check"], ["apply", "--in-place"]])
+def test_a_damaged_index_is_an_error_with_a_way_out(clone, run, verb, how):
+    index = clone.root / ".git/index"
+    data = index.read_bytes()  # 12 bytes of header; the flags of the first entry are 60 bytes on
+    index.write_bytes(data[:20] if how == "short" else data[:72] + b"\x40\0\xff\xff" + data[76:])
+    done = run(verb[0], clone.root, *verb[1:])
+    assert done.exit_code == 1, done.output
+    assert "hint: git's index there is damaged; rm .git/index && git reset makes it anew" in done.stderr
+
+
 @pytest.mark.parametrize("asked", ["attribute", "autocrlf"])
 def test_line_ends_that_git_turns_to_crlf_are_no_edit(clone, run, asked):
     """The commits are those of a checkout with LF; the files keep the CRLF they were checked out with."""
