@@ -56,7 +56,10 @@ def recover(tree: Tree) -> tuple[str, ...]:
 def revert(tree: Tree, *, dry_run: bool = False) -> Reverted:
     """Take back what rocmfix did to `tree`. Raises ApplyError when it did nothing, or files were edited since."""
     if not isinstance(tree, DirTree):
-        raise ApplyError(f"{tree.source} is not a folder: there is nothing to revert")
+        raise ApplyError(
+            f"{tree.source} is not a folder: there is nothing to revert",
+            hint="give the folder that apply patched (--in-place) or wrote (--out)",
+        )
     restored = () if dry_run else tuple(f"restored {path}" for path in recover(tree))
     refuse_half_written(tree)
     state = read_state(tree)
@@ -67,7 +70,10 @@ def revert(tree: Tree, *, dry_run: bool = False) -> Reverted:
     if restored and not (checkout and checkout.ours()):
         return Reverted(restored, f"what a killed run had written in {tree.source}")
     if checkout is None:
-        raise ApplyError(f"rocmfix did nothing in {tree.source}: no {STATE} there, and no checkout")
+        raise ApplyError(
+            f"rocmfix did nothing in {tree.source}: no {STATE} there, and no checkout",
+            hint="give the folder that apply patched (--in-place) or wrote (--out)",
+        )
     lines = checkout.revert(lambda paths: _stale(checkout.repo.folder, paths), dry_run=dry_run)
     return Reverted(lines, f"{len(lines)} commit(s) in {tree.source}")
 

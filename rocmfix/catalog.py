@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -132,7 +132,7 @@ class Series(Record):
 
     project: str
     summary: Annotated[str, Field(min_length=10)]
-    gfx: tuple[str, ...] = ()
+    gfx: tuple[Literal["gfx942", "gfx950"], ...] = ()
     """GPU targets the set is for; empty = every GPU."""
     fix: Annotated[tuple[Fix, ...], Field(min_length=1)]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import rocmfix
 from rocmfix import errors
@@ -94,6 +95,13 @@ def test_every_verb_and_option_has_help(path, command):
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, f"{path} {parameter.opts[0]}"
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands(main)])
+def test_help_has_no_holes(path):
+    """A docstring joined with another text keeps its indentation, which shows as blanks amid a sentence."""
+    said = CliRunner().invoke(main, [*path.split(), "--help"]).stdout.partition("Options:")[0]
+    assert not [line for line in said.splitlines() if "   " in line.strip()], said
 
 
 def test_help_imports_nothing_heavy():

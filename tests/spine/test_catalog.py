@@ -50,6 +50,7 @@ def refused(folder, series, patches=FILE):
         (VARIANT, VARIANT.replace("guard.patch", "gone.patch"), "gone.patch is listed, but there is no such file"),
         ('project = "sglang"', 'project = "aiter"', "says project 'aiter', but lies under sglang/"),
         ("[[fix]]", "[[fix]", "is not TOML"),
+        ("[[fix]]", 'gfx = ["gx950"]\n[[fix]]', "gfx.0: Input should be 'gfx942' or 'gfx950'"),
     ],
 )  # fmt: skip
 def test_refuses_a_wrong_series(tmp_path, old, new, said):
