@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timezone
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 from rocmfix.errors import ApplyError
 from rocmfix.hunks import Misfit, Way, apply_changes
@@ -15,6 +16,7 @@ from rocmfix.plan import Change, Patched
 from rocmfix.source.folder import DirTree
 from rocmfix.source.layout import PROJECTS
 from rocmfix.system import git, journal
+from rocmfix.system.files import read_inside
 from rocmfix.system.repo import FILE, Blobs, Commit, Entry, Repo, Signature, open_repo
 from rocmfix.verdict import Done
 
@@ -23,7 +25,8 @@ PATCH = "Rocmfix-Patch"
 REVERT = "Rocmfix-Revert"
 NAME, EMAIL = "rocmfix", "rocmfix@users.noreply.github.com"
 
-Stale = Callable[[Iterable[str]], Mapping[str, None]]
+Files: TypeAlias = Mapping[str, "bytes | None"]
+Stale: TypeAlias = Callable[[Iterable[str]], Mapping[str, None]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Checkout:
         after = {self.located(path): data for path, data in patched.after.items()}
         self._refuse_dirty(after)
         commits = self._write_commits(head, patched.changes, self.repo.with_crlf(after))
-        self._move(head, commits[-1], after, stale, why=f"rocmfix: {len(commits)} fixes")
+        before = {self.located(path): data for path, data in patched.before.items()}
+        self._move((head, commits[-1]), before, after, stale, why=f"rocmfix: {len(commits)} fixes")
         return commits
 
     def revert(self, stale: Stale, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -71,7 +75,8 @@ class Checkout:
         crlf = self.repo.with_crlf(after)
         after = {path: _crlf(data) if path in crlf and data else data for path, data in after.items()}
         if not dry_run:
-            self._move(head, target, after, stale, why="rocmfix: revert")
+            before = {path: read_inside(self.repo.folder, path) for path in after}
+            self._move((head, target), before, after, stale, why="rocmfix: revert")
         return tuple(said)
 
     def _head(self) -> str:
@@ -167,12 +172,11 @@ class Checkout:
         with Blobs(self.repo) as blobs:
             return {path: blobs.read(after[path].blob) if path in after else None for path in changed}
 
-    def _move(self, head: str, target: str, after: Mapping[str, bytes | None], stale: Stale, *, why: str) -> None:
+    def _move(self, heads: tuple[str, str], before: Files, after: Files, stale: Stale, *, why: str) -> None:
         """Files, then HEAD, then the index; a failure on the way puts back what was done."""
-        top, at = self.repo.folder, _At(self.repo)
-        before = {path: (top / path).read_bytes() if (top / path).is_file() else None for path in after}
+        (head, target), at = heads, _At(self.repo)
         changes = {**after, **stale(after)}
-        with journal.replaced(top, changes, expected=before, goal=target, reached=at.reached):
+        with journal.replaced(self.repo.folder, changes, expected=before, goal=target, reached=at.reached):
             self.repo.move("HEAD", target, old=head, why=why)
             try:
                 at.stage(target, after)

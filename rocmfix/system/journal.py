@@ -105,13 +105,13 @@ def recover(root: Path, reached: Reached | None = None) -> tuple[str, ...]:
 def _opened(root: Path, reached: Reached | None) -> Iterator[Path]:
     """A new journal; it goes when the block is done or undone, and stays where undoing failed."""
     _refuse_link_or_escape(root, f"{JOURNAL}/plan.json")
-    if is_pending(root):
-        raise ApplyError(
-            f"an earlier run was interrupted while it wrote {root}",
-            hint="the next apply or revert puts the files back first",
-        )
     (root / JOURNAL).mkdir(parents=True, exist_ok=True)
     with _claimed(root / JOURNAL) as journal:
+        if is_pending(root):
+            raise ApplyError(
+                f"an earlier run was interrupted while it wrote {root}",
+                hint="the next apply or revert puts the files back first",
+            )
         try:
             for name in ("new", "old"):
                 shutil.rmtree(journal / name, ignore_errors=True)
@@ -126,11 +126,18 @@ def _opened(root: Path, reached: Reached | None) -> Iterator[Path]:
 @contextlib.contextmanager
 def _claimed(journal: Path) -> Iterator[Path]:
     """The journal, ours alone: the kernel frees the claim of a killed run, and of no other."""
-    with (journal / "lock").open("wb") as handle:
+    another = ApplyError(f"another run is writing {journal.parent.parent}", hint="wait until it is done")
+    try:
+        handle = (journal / "lock").open("wb")
+    except FileNotFoundError:  # it ended just now, and its journal went
+        raise another from None
+    with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ApplyError(f"another run is writing {journal.parent.parent}", hint="wait until it is done") from None
+            raise another from None
+        if not os.fstat(handle.fileno()).st_nlink:
+            raise another
         yield journal
 
 

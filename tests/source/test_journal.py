@@ -1,6 +1,8 @@
 """Many files are replaced at once: all of them or none, whatever happens in the middle."""
 
+import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -199,6 +201,7 @@ def test_two_runs_at_once_do_not_mix(tree: Path) -> None:
         "import fcntl,sys; f=open(sys.argv[1],'wb'); fcntl.flock(f,fcntl.LOCK_EX); print('held',flush=True); input()"
     )
     (tree / JOURNAL).mkdir(parents=True)
+    (tree / JOURNAL / "plan.json").write_text('{"goal": "", "steps": []}')
     with subprocess.Popen(
         [sys.executable, "-c", holder, tree / JOURNAL / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
@@ -210,6 +213,27 @@ def test_two_runs_at_once_do_not_mix(tree: Path) -> None:
             recover(tree)
         other.communicate(b"\n")
     assert (tree / "a.py").read_bytes() == b"old a.py\r\n"
+
+
+@pytest.mark.parametrize("when", ["before the lock is opened", "before it is held"])
+def test_a_run_that_ends_just_now_takes_its_journal_with_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """What is held then is the lock of a journal that is no more."""
+    (tree / JOURNAL).mkdir(parents=True)
+    owner, name = (Path, "open") if when == "before the lock is opened" else (fcntl, "flock")
+    real = getattr(owner, name)
+
+    def late(*args: Any) -> Any:
+        shutil.rmtree(tree / JOURNAL)
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, late)
+        with pytest.raises(ApplyError, match="another run"):
+            replace_all(tree, {"a.py": b"new"})
+    assert (tree / "a.py").read_bytes() == b"old a.py\r\n"
+    replace_all(tree, {"a.py": b"new"})
 
 
 @pytest.mark.parametrize("plan", ['{"goal": "", "steps": [{"path": "../x", "existed": false, "remains": true, "folders": []}]}',
