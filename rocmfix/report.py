@@ -9,6 +9,7 @@ from rocmfix.model import Matrix, Outcome, PatchPlan, Step, TreeReport, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
 _ORDER = (
     Outcome.CONFLICT,
@@ -64,37 +65,47 @@ def ordered(report: TreeReport) -> list[Verdict]:
     return sorted(report.verdicts, key=lambda verdict: _ORDER.index(verdict.verdict))
 
 
-def verdict_table(report: TreeReport) -> RenderableType:
-    """The table of one tree for a terminal."""
+def verdict_table(report: TreeReport, width: int) -> RenderableType:
+    """The table of one tree for a terminal; where that is narrow, fix and pull request stand above the reason."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    is_wide = width >= 120  # what stands beside the reason takes 70
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("fix", no_wrap=True)
+    if is_wide:
+        table.add_column("fix", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    table.add_column("reason", ratio=1, overflow="fold")
-    table.add_column("upstream", no_wrap=True)
+    table.add_column("reason" if is_wide else "fix", ratio=1, overflow="fold")
+    if is_wide:
+        table.add_column("upstream", no_wrap=True)
     for verdict in ordered(report):
-        style = _STYLE[verdict.verdict]
         quiet = verdict.verdict in _QUIET
-        reason = Text(
-            verdict.reason,
-            style="dim" if quiet else "",
-            no_wrap=quiet,
-            overflow="ellipsis" if quiet else "fold",
-        )
-        if not quiet:
-            reason.append(f"\n{place(verdict)}", style="cyan")
-            if verdict.advice:
-                reason.append(f"\n{verdict.advice}", style="italic")
-        table.add_row(
-            Text(verdict.fix, style="dim" if quiet else "bold"),
-            Text(verdict.verdict.value, style=style),
-            reason,
-            Text(upstream(verdict), style="dim" if quiet else ""),
-        )
+        fix = Text(verdict.fix, style="dim" if quiet else "bold")
+        said = Text(verdict.verdict.value, style=_STYLE[verdict.verdict])
+        pr = Text(upstream(verdict), style="dim" if quiet else "")
+        reason = _reason(verdict)
+        if is_wide:
+            table.add_row(fix, said, reason, pr)
+        else:
+            beside = "" if quiet or not verdict.upstream.pr else pr
+            reason = Text.assemble(fix, "  ", beside, "" if quiet else "\n", reason)
+            reason.no_wrap, reason.overflow = quiet, "ellipsis" if quiet else "fold"
+            table.add_row(said, reason)
     return table
+
+
+def _reason(verdict: Verdict) -> Text:
+    """Why; then where, and what else to do, for what asks for it. What does not gets one line."""
+    from rich.text import Text
+
+    if verdict.verdict in _QUIET:
+        return Text(verdict.reason, style="dim", no_wrap=True, overflow="ellipsis")
+    reason = Text(verdict.reason, overflow="fold")
+    reason.append(f"\n{place(verdict)}", style="cyan")
+    if verdict.advice:
+        reason.append(f"\n{verdict.advice}", style="italic")
+    return reason
 
 
 def verdict_lines(report: TreeReport) -> Iterable[str]:

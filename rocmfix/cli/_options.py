@@ -104,14 +104,18 @@ def print_lines(lines: Any) -> None:
         click.echo(line)
 
 
+_NARROWEST = 40
+"""Columns below which a table folds every word: lines that the terminal wraps read better."""
+
+
 def show_report(report: TreeReport, catalog: Catalog, tree: Tree) -> None:
     """The verdicts of `tree`: a table on a terminal, plain lines in a pipe; how much was judged comes last."""
     from rocmfix.model import Outcome
     from rocmfix.report import console, summary, verdict_lines, verdict_table
     from rocmfix.source.folder import DirTree
 
-    if on_terminal():
-        console().print(verdict_table(report))
+    if on_terminal() and (terminal := console()).width >= _NARROWEST:
+        terminal.print(verdict_table(report, terminal.width))
     else:
         print_lines(verdict_lines(report))
     if any(verdict.verdict is Outcome.NEEDED for verdict in report.verdicts):
@@ -122,4 +126,4 @@ def show_report(report: TreeReport, catalog: Catalog, tree: Tree) -> None:
 
 def on_terminal() -> bool:
     """Whether stdout is a terminal: people get tables, pipes get plain text."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()  # None: started with stdout closed

@@ -7,7 +7,9 @@ import os
 import re
 import stat
 import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -401,3 +403,36 @@ def test_a_record_that_was_tampered_with_is_refused_by_each_verb(tmp_path, run, 
     assert "state.json is damaged" in done.stderr
     assert said in done.stderr
     assert content(tree) == before
+
+
+def rocmfix(*args, **options):
+    """The program itself, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "rocmfix", *map(str, args)], stderr=subprocess.PIPE, check=False, **options
+    )
+
+
+def test_a_closed_or_full_stdout_is_no_crash(tmp_path):
+    tree = write_tree(tmp_path / "tree")
+    closed = rocmfix("check", tree, preexec_fn=lambda: os.close(1))
+    assert closed.returncode == 0, closed.stderr
+    with Path("/dev/full").open("wb") as full:
+        done = rocmfix("check", tree, stdout=full)
+    assert done.returncode == 1
+    assert b"Error: cannot write: No space left on device\n" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("columns", [5, 80])
+def test_a_terminal_of_any_width_names_the_fixes(tmp_path, catalogue_folder, columns):
+    """Fewer than 40 columns get lines, which the terminal wraps."""
+    tree = write_tree(tmp_path / "tree")
+    parent, child = os.openpty()
+    env = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
+    done = rocmfix("check", tree, "--patches", catalogue_folder, stdout=child, env=env)
+    os.close(child)
+    said = os.read(parent, 100_000)
+    os.close(parent)
+    assert done.returncode == 10
+    assert b"remember" in said
+    assert (b"\xe2\x94\x80" in said) is (columns == 80), "the line below a table's head"

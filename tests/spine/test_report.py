@@ -50,8 +50,18 @@ PLAN = PatchPlan(
 @pytest.mark.parametrize("width", [80, 130])
 def test_the_table_of_a_terminal(golden, width):
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=False).print(verdict_table(REPORT))
+    Console(file=out, width=width, force_terminal=False).print(verdict_table(REPORT, width))
     golden(f"check-{width}.txt", "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n")
+
+
+@pytest.mark.parametrize("width", [40, 80, 119])
+def test_no_terminal_is_too_narrow_for_the_names(width):
+    """A pod's terminal has 80 columns: a fix or a verdict cut short cannot be copied into the next command."""
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=False).print(verdict_table(REPORT, width))
+    for verdict in REPORT.verdicts:
+        assert f"{verdict.verdict.value} " in out.getvalue()
+        assert f"{verdict.fix}" in out.getvalue()
 
 
 def test_plain_lines_for_a_pipe(golden):
