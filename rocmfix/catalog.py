@@ -215,7 +215,7 @@ def _load_set(folder: Path, project: str) -> PatchSet:
 
 def _series(path: Path, name: str) -> Series:
     try:
-        return Series.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return Series.model_validate(tomllib.loads(_bytes(path, name).decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CatalogError(f"{name}/series.toml: is not TOML: {error}") from error
     except ValidationError as error:
@@ -234,12 +234,17 @@ def _said(item: Any) -> str:
 
 
 def _patch(path: Path, name: str) -> Patch:
+    return parse_patch(_bytes(path, name), f"{name}/{path.name}")
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    """A file of somebody's catalogue: a pipe or a device in its place would be read for ever."""
     where = f"{name}/{path.name}"
     if path.is_symlink() or not path.is_file():
         raise CatalogError(f"{where}: is not a regular file")
     if path.stat().st_size > MAX_BYTES:
         raise CatalogError(f"{where}: larger than {MAX_BYTES} bytes", hint="a fix is small; split or shrink it")
-    return parse_patch(path.read_bytes(), where)
+    return path.read_bytes()
 
 
 def _refuse_repeated(what: str, names: Iterable[str]) -> None:

@@ -83,7 +83,10 @@ def replaced(
             yield
             (journal / "plan.json").unlink()
     except OSError as error:
-        raise ApplyError(f"cannot write {error.filename or root}: {error.strerror}; the tree is as it was") from error
+        raise ApplyError(
+            f"cannot write {error.filename or root}: {error.strerror}; the tree is as it was",
+            hint="make room there, get the right to write, or write a patched copy elsewhere: --out DIR",
+        ) from error
     _prune(root, [path for path, data in changes.items() if data is None])
 
 

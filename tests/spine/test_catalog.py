@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from click.testing import CliRunner
 
@@ -69,19 +71,27 @@ def test_refuses_one_id_in_two_sets(tmp_path):
         make_catalog(tmp_path, GUARD, FILE, name="two")
 
 
-def test_refuses_a_huge_patch_before_reading_it(tmp_path):
+@pytest.mark.parametrize("name", ["guard.patch", "series.toml"])
+def test_refuses_a_huge_file_before_reading_it(tmp_path, name):
     make_catalog(tmp_path, GUARD, FILE)
-    with (tmp_path / "sglang/test-set/guard.patch").open("r+b") as file:
+    with (tmp_path / "sglang/test-set" / name).open("r+b") as file:
         file.truncate(100_000_000)
     with pytest.raises(CatalogError, match="larger than"):
         load(tmp_path)
 
 
-def test_refuses_a_patch_that_is_a_link(tmp_path):
+@pytest.mark.parametrize("what", ["link", "device", "pipe"])
+@pytest.mark.parametrize("file", ["guard.patch", "series.toml"])
+def test_refuses_a_file_that_is_none(tmp_path, file, what):
+    """A device has no end, and a pipe waits for one."""
     make_catalog(tmp_path, GUARD, FILE)
-    (tmp_path / "sglang/test-set/guard.patch").rename(tmp_path / "elsewhere.patch")
-    (tmp_path / "sglang/test-set/guard.patch").symlink_to(tmp_path / "elsewhere.patch")
-    with pytest.raises(CatalogError, match="not a regular file"):
+    there = tmp_path / "sglang/test-set" / file
+    there.rename(tmp_path / "elsewhere")
+    if what == "pipe":
+        os.mkfifo(there)
+    else:
+        there.symlink_to(tmp_path / "elsewhere" if what == "link" else "/dev/null")
+    with pytest.raises(CatalogError, match=f"{file}: is not a regular file"):
         load(tmp_path)
 
 

@@ -90,7 +90,23 @@ def test_refuses_a_large_patch_and_one_that_is_not_text():
         parse_patch(GOOD.encode() + b"\xff", "x.patch")
 
 
-@pytest.mark.parametrize("path", ["", "/a", "../a", "a/../b", "a//b", "./a", "a\\b", "a/.git/config", "a/", "a\0b"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/a",
+        "../a",
+        "a/../b",
+        "a//b",
+        "./a",
+        "a\\b",
+        "a/.git/config",
+        "a/.Git/config",
+        ".rocmfix/state.json",
+        "a/",
+        "a\0b",
+    ],
+)
 def test_paths_that_leave_a_tree_are_unsafe(path):
     assert not safe_path(path)
 
