@@ -36,7 +36,31 @@ def compile_pattern(pattern: str) -> ast.AST:
         raise PatternError(f"not Python: {pattern!r} ({error.msg})") from error
     if len(body) != 1:
         raise PatternError(f"not one expression or statement: {pattern!r}")
-    return body[0].value if isinstance(body[0], ast.Expr) else body[0]
+    wanted = body[0].value if isinstance(body[0], ast.Expr) else body[0]
+    _refuse_lost_ellipsis(wanted, pattern)
+    return wanted
+
+
+def _refuse_lost_ellipsis(wanted: ast.AST, pattern: str) -> None:
+    """Where `...` stands for nothing more, it would match only a literal `...`, which nobody means but in `x[...]`."""
+    kept = [node for node in ast.walk(wanted) if isinstance(node, (ast.Call, ast.Expr, ast.Subscript))]
+    fine = {id(argument) for node in kept for argument in _ellipses_of(node)}
+    for node in ast.walk(wanted):
+        if _is_ellipsis(node) and id(node) not in fine:
+            raise PatternError(f"`...` is for further arguments or a whole body; one expression is `_`: {pattern!r}")
+
+
+def _ellipses_of(node: ast.Call | ast.Expr | ast.Subscript) -> list[ast.expr]:
+    """The places below `node` where `...` has a meaning: last among a call's arguments, a statement, an index."""
+    match node:
+        case ast.Call(args=args):
+            return args[-1:]
+        case ast.Expr(value=value):
+            return [value]
+        case ast.Subscript(slice=ast.Tuple(elts=parts)):
+            return parts
+        case ast.Subscript(slice=index):
+            return [index]
 
 
 @lru_cache(maxsize=4096)

@@ -60,6 +60,24 @@ def test_refuses_a_wrong_series(tmp_path, old, new, said):
     assert said in refused(tmp_path, GUARD.replace(old, new, 1))
 
 
+def test_a_fault_is_said_once_and_names_its_fix(tmp_path):
+    """A list with a wrong item is to pydantic also an empty one."""
+    two = VARIANT.replace("}]", '}, { file = "other.patch", since = "0.5.12" }]')
+    assert refused(tmp_path, GUARD.replace(VARIANT, two)).splitlines() == [
+        "sglang/test-set/series.toml is wrong",
+        "guard: guard.patch and other.patch have overlapping windows",
+    ]
+
+
+@pytest.mark.parametrize("old", ['id = "guard"', "[[fix]]"])
+def test_a_fault_in_a_fix_without_a_name_counts_it(tmp_path, old):
+    wrong = GUARD.replace('id = "guard"\n', "") if old != "[[fix]]" else GUARD.replace("[[fix]]", "[fix]")
+    assert refused(tmp_path, wrong).splitlines()[1] in (
+        "fix.0.id: Field required",
+        "fix: Input should be a valid tuple",
+    )
+
+
 def test_refuses_a_patch_that_nothing_lists(tmp_path):
     said = refused(tmp_path, GUARD, {**FILE, "stray.patch": PATCHES["quiet.patch"]})
     assert "stray.patch is there, but series.toml does not list it" in said
@@ -110,7 +128,7 @@ def test_a_fix_that_does_not_exist_names_the_nearest(tmp_path):
 def test_lint_says_what_was_looked_at_and_fails_with_its_own_code(tmp_path):
     make_catalog(tmp_path, SERIES, PATCHES)
     result = CliRunner().invoke(main, ["lint", "--patches", str(tmp_path)])
-    assert (result.exit_code, result.stdout) == (0, "1 sets, 3 fixes, 3 patches: sound\n")
+    assert (result.exit_code, result.stdout) == (0, f"1 sets, 3 fixes, 3 patches in {tmp_path}/sglang: sound\n")
     (tmp_path / "sglang/test-set/guard.patch").unlink()
     assert CliRunner().invoke(main, ["lint", "--patches", str(tmp_path)]).exit_code == 4
 

@@ -40,6 +40,22 @@ else:
 
 
 @pytest.mark.parametrize(
+    "pattern", ["...", "x = ...", "a or ...", "f(x=...)", "return ...", "f(..., x)", "f(..., ...)", "(..., 1)"]
+)
+def test_dots_that_stand_for_nothing_are_refused(pattern):
+    """They would match a literal `...` only: a probe that can never hold, and says nothing of it."""
+    with pytest.raises(PatternError, match="one expression is `_`"):
+        compile_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["f(...)", "f(x, ...)", "f(x, ..., y=1)", "x[...]", "x[..., 0]", "if x: ...", "def f(_): ..."]
+)
+def test_dots_where_they_have_a_meaning(pattern):
+    compile_pattern(pattern)
+
+
+@pytest.mark.parametrize(
     ("scope", "pattern", "under", "line"),
     [
         ("Backend.init", "self.run(...)", None, 13),

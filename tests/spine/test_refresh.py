@@ -66,13 +66,31 @@ def test_a_new_variant_is_cut_by_a_three_way_merge(tmp_path, run, stored):
     assert "Signed-off-by: A Writer" in text
 
 
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        ("0.5.11", 'since = "0.5.11"\n\n# and in the entry of remember.patch: until = "0.5.11"\n'),
+        ("0.5.9", 'since = "0.5.9"\nuntil = "0.5.10"\n'),
+        ("0.5.10", 'since = "0.5.10"\n\n'),
+    ],
+)
+def test_a_new_variant_says_which_window_it_cuts_short(tmp_path, run, since, said):
+    """Windows may not overlap: without that the next lint fails on lines that were printed to be pasted."""
+    tree = write_tree(tmp_path / "tree")
+    (tree / LOADER).write_text((tree / LOADER).read_text().replace("    try:\n", "    try:  # to build\n"))
+    (tree / "python/sglang/version.py").write_text(f'__version__ = "{since}"\n')
+    result = run("refresh", SET, "--onto", tree, "--dry-run")
+    assert said in result.stdout, result.output
+
+
 def test_a_merge_that_conflicts_shows_the_lines(tmp_path, run, stored):
     tree = write_tree(tmp_path / "tree")
     (tree / LOADER).write_text((tree / LOADER).read_text().replace("        return None", "        return False"))
     before = stored()
     result = run("refresh", SET, "--onto", tree)
     assert result.exit_code == 5
-    assert "<<<<<<<" in result.stderr
+    assert "  <<<<<<< " + str(tree) in result.stderr
+    assert "  >>>>>>> remember.patch\n" in result.stderr
     assert "return False" in result.stderr
     assert stored() == before
 
