@@ -428,7 +428,7 @@ def test_a_terminal_of_any_width_names_the_fixes(tmp_path, catalogue_folder, col
     """Fewer than 40 columns get lines, which the terminal wraps."""
     tree = write_tree(tmp_path / "tree")
     parent, child = os.openpty()
-    env = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
+    env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
     done = rocmfix("check", tree, "--patches", catalogue_folder, stdout=child, env=env)
     os.close(child)
     said = os.read(parent, 100_000)
