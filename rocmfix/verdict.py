@@ -79,13 +79,14 @@ def _in_order(patches: PatchSet, fix: Fix, read: Read, done: Done | None) -> Ite
     applying = [(v, result) for v in variants if (result := _try(patches.patch(v), read, Way.FORWARD))]
     if len(applying) > 1:
         names = " and ".join(variant.file for variant, _ in applying)
-        yield _verdict(fix, Outcome.CONFLICT, f"two variants apply: {names}", relevant, advice=_REFRESH)
+        yield _verdict(fix, Outcome.CONFLICT, f"two variants apply: {names}", relevant, advice=_TELL_APART)
     if applying:
         yield _needed(fix, *applying[0])
     yield _unmended(fix, read)
     yield _conflict(patches, fix, read, relevant)
 
 
+_TELL_APART = "give each variant a `relevant` probe of its own: patches/README.md"
 _REFRESH = "rocmfix refresh {set} --onto TREE proposes a variant for this shape"
 
 

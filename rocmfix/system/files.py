@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import hashlib
@@ -55,9 +56,11 @@ def fresh_folder(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `path` when the block ends well and is gone when it does not.
 
-    `path` may not exist, or be an empty folder.
+    `path` may not exist, or be an empty folder; not the one that this runs in, which would be lost under its feet.
     """
     path = path.absolute()
+    if path.exists() and path.samefile("."):
+        raise OSError(errno.EBUSY, "it is the folder that this runs in", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:

@@ -359,6 +359,18 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path, run, v
     assert "hint:" in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["apply", "export"])
+def test_the_folder_that_this_runs_in_is_refused(tmp_path, run, monkeypatch, verb):
+    """It would be replaced, and what comes after would run nowhere."""
+    tree = write_tree(tmp_path / "tree")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    done = run(verb, tree, *(["--out", "."] if verb == "apply" else ["."]))
+    assert done.exit_code == {"apply": 5, "export": 3}[verb], done.output
+    assert "cannot make the folder .: it is the folder that this runs in" in done.stderr
+    assert list(Path.cwd().iterdir()) == []
+
+
 def test_a_cache_that_cannot_be_made_is_an_error_that_names_it(tmp_path, run, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("ROCMFIX_CACHE", str(tmp_path / "file/cache"))
