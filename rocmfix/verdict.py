@@ -20,8 +20,8 @@ class Done:
     """Our own record that a fix was applied: which variant, and the blob id of each file afterwards."""
 
     variant: str
-    after: Mapping[str, str] = field(default_factory=dict)
-    """Empty when the record is a commit trailer: then the content must show the change."""
+    after: Mapping[str, str | None] = field(default_factory=dict)
+    """None where the file was removed. Empty when the record is a commit trailer: then the content must show it."""
     merged: bool = False
 
 
@@ -145,9 +145,9 @@ def _try(patch: Patch, read: Read, way: Way) -> tuple[Landed, ...] | None:
     return result.landed if isinstance(result, Applied) else None
 
 
-def _has(read: Read, path: str, blob: str) -> bool:
+def _has(read: Read, path: str, blob: str | None) -> bool:
     data = read(path)
-    return data is not None and blob_id(data) == blob
+    return (None if data is None else blob_id(data)) == blob
 
 
 def _at(done: Done) -> Answer:

@@ -98,6 +98,15 @@ def test_our_record_makes_it_applied(catalog, after):
     assert judge(catalog, MENDED, done).verdict is Outcome.APPLIED
 
 
+@pytest.mark.parametrize(("gone", "outcome"), [(True, Outcome.APPLIED), (False, Outcome.CONFLICT)])
+def test_our_record_knows_what_was_removed(catalog, gone, outcome):
+    """By the record alone: this shape, merged in three ways, is none that the patch reverses on."""
+    text = BROKEN.replace("// line 28", "// changed 28")
+    done = {"guard": Done("guard.patch", {PATH: blob_id(text.encode()), GATE: None}, merged=True)}
+    files = {PATH: text.encode()} if gone else {PATH: text.encode(), GATE: b"x = 1\n"}
+    assert judge_all(catalog, MemoryTree(files), done).verdicts[0].verdict is outcome
+
+
 def test_our_record_does_not_outweigh_the_content(catalog):
     """Recorded, but the file was restored since."""
     done = {"guard": Done("guard.patch", {PATH: blob_id(MENDED.encode())})}
