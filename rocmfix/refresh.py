@@ -76,7 +76,7 @@ def _exported(patches: PatchSet, checkout: Checkout, fix_id: str) -> Export:
 
 def _unindexed(text: str) -> str:
     """Without the `index` lines: they name the files as other fixes, applied before, left them."""
-    return re.sub(r"^index [0-9a-f]{40}\.\.[0-9a-f]{40}", "index", text, flags=re.MULTILINE)
+    return re.sub(r"^index [0-9a-f]{40,64}\.\.[0-9a-f]{40,64}", "index", text, flags=re.MULTILINE)
 
 
 def _cut(patches: PatchSet, fix: Fix, tree: Tree, *, offline: bool) -> Export:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from rocmfix.errors import ApplyError
 from rocmfix.system.files import read_inside
-from rocmfix.system.git import Git, GitError
+from rocmfix.system.git import ABSENT, Git, GitError
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -105,12 +105,12 @@ class Repo(Git):
         index = self.staged(*wanted)
         found: dict[str, Literal["staged", "edited", "untracked"]] = {}
         for path in wanted:
-            there = self._work_blobs(path)
+            there = self._work_bytes(path)
             if index.get(path) != head.get(path):
                 found[path] = "staged"
-            elif path not in index and there:
+            elif path not in index and there is not None:
                 found[path] = "untracked"
-            elif path in index and index[path].blob not in there:
+            elif path in index and not _holds(there, index[path].blob):
                 found[path] = "edited"
         return found
 
@@ -118,16 +118,19 @@ class Repo(Git):
         """Those of `paths` that lie in the working tree with CRLF where the index has LF, as `eol=crlf` asks for."""
         wanted = tuple(paths)
         index = self.staged(*wanted) if wanted else {}
-        return frozenset(path for path in index if index[path].blob in self._work_blobs(path)[1:])
+        work = {path: self._work_bytes(path) or b"" for path in index}
+        return frozenset(
+            path
+            for path, data in work.items()
+            if not _names(index[path].blob, data) and _names(index[path].blob, _lf(data))
+        )
 
-    def _work_blobs(self, path: str) -> tuple[str, ...]:
-        """The ids that the file in the working tree may have: of its bytes, and of the same with LF for CRLF."""
+    def _work_bytes(self, path: str) -> bytes | None:
+        """What lies in the working tree, None for no file; a link stands for what it points to."""
         target = self.folder / path
         with contextlib.suppress(OSError):
-            data = str(target.readlink()).encode() if target.is_symlink() else read_inside(self.folder, path)
-            if data is not None:
-                return blob_id(data), *((blob_id(data.replace(b"\r\n", b"\n")),) if b"\r\n" in data else ())
-        return ()
+            return str(target.readlink()).encode() if target.is_symlink() else read_inside(self.folder, path)
+        return None
 
     def log(self, revs: str = "HEAD", *, limit: int | None = None, grep: str = "") -> tuple[Commit, ...]:
         """The commits that `revs` names, newest first, along first parents; those whose message matches `grep`."""
@@ -203,7 +206,7 @@ class Repo(Git):
         ).out  # fmt: skip
 
     def _put(self, changes: Mapping[str, Entry | None], env: Mapping[str, str]) -> None:
-        gone = Entry("0", "0" * 40)
+        gone = Entry("0", "0" * len(self.head or ABSENT))
         lines = (f"{(entry or gone).mode} {(entry or gone).blob}\t{path}\0" for path, entry in changes.items())
         self.run("update-index", "-z", "--index-info", data="".join(lines).encode("utf-8", "surrogateescape"), env=env)
 
@@ -213,9 +216,23 @@ class Repo(Git):
             yield {"GIT_INDEX_FILE": f"{folder}/index"}
 
 
-def blob_id(data: bytes) -> str:
-    """The id git gives to `data` as a blob."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+def blob_id(data: bytes, algorithm: str = "sha1") -> str:
+    """The id git gives to `data` as a blob, in a repository with ids of that kind."""
+    return hashlib.new(algorithm, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _names(blob: str, data: bytes) -> bool:
+    """Whether `blob` is git's id for `data`; its length tells the kind."""
+    return blob_id(data, "sha1" if len(blob) == len(ABSENT) else "sha256") == blob
+
+
+def _holds(data: bytes | None, blob: str) -> bool:
+    """Whether a file with `data` is as the index says, but for CRLF where it says LF."""
+    return data is not None and (_names(blob, data) or _names(blob, _lf(data)))
+
+
+def _lf(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n")
 
 
 def open_repo(folder: Path) -> Repo | None:

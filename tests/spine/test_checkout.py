@@ -249,6 +249,20 @@ def test_line_ends_that_git_turns_to_crlf_are_no_edit(clone, run, asked):
     assert clone.git("status", "--porcelain") == ""
 
 
+def test_a_repository_with_sha256_ids_will_do(clone, run):
+    shutil.rmtree(clone.root / ".git")
+    clone.git("init", "-q", "--object-format=sha256")
+    clone.git("add", "-A")
+    clone.git("commit", "-q", "-m", "upstream")
+    before = content(clone.root)
+    done = run("apply", clone.root, "--in-place")
+    assert done.exit_code == 0, done.output
+    assert clone.git("status", "--porcelain") == ""
+    assert run("revert", clone.root).exit_code == 0
+    assert content(clone.root) == before
+    assert clone.git("status", "--porcelain") == ""
+
+
 def test_a_mended_file_that_became_a_pipe_is_an_edit(clone, run):
     """Reading it would wait for ever for somebody to write."""
     run("apply", clone.root, "--in-place")
