@@ -93,6 +93,8 @@ class _Block:
 
     text: str
     line: int
+    is_scope: bool = False
+    """Whether it begins with a definition of its own, which is not inside it."""
 
     @property
     def is_torn(self) -> bool:
@@ -113,10 +115,11 @@ def _definitions(block: _Block, name: str) -> Iterator[_Block]:
     for found in re.finditer(rf"{re.escape(name)}\b", text):  # a literal start lets `re` skip through the file
         start = text.rfind("\n", 0, found.start()) + 1
         head = _HEAD.fullmatch(text, start, found.start())
-        if head is None or (start == 0 and block.line > 1):  # the scope itself may hold one of its own name
+        if head is None or (start == 0 and block.is_scope):
             continue
         end = _end(len(head[1])).search(text, found.end())
-        yield _Block(text[start : end.start() if end else len(text)], block.line + text.count("\n", 0, start))
+        cut = text[start : end.start() if end else len(text)]
+        yield _Block(cut, block.line + text.count("\n", 0, start), is_scope=True)
 
 
 _HEAD = re.compile(r"([ \t]*)(?:async\s+def|def|class)\s+")

@@ -37,6 +37,8 @@ def refused(folder, series, patches=FILE):
         ('include_guarded = "cuda_runtime.h"', 'include_garded = "x.h"', "a probe has exactly one of the keys"),
         ('include_guarded = "cuda_runtime.h"', 'python = "f", has = "a b"', "not Python: 'a b'"),
         ('include_guarded = "cuda_runtime.h"', 'python = "f", has = "a"', "a python probe can never hold in"),
+        ('{ include_guarded = "cuda_runtime.h" }', '{ any = [{ python = "f" }, { text = "abc" }] }', "a python probe can never"),
+        ('{ include_guarded = "cuda_runtime.h" }', '{ not = { python = "f" } }', "a python probe can never hold in"),
         ('include_guarded = "cuda_runtime.h"', 'text = "abc", in = "python/x.py"', "a text probe misjudges Python"),
         ('include_guarded = "cuda_runtime.h"', 'include_guarded = "a.h", in = "../x.cuh"', "leaves the tree: ../x.cuh"),
         ('include_guarded = "cuda_runtime.h"', 'include_guarded = "a.h", in = "/x.cuh"', "leaves the tree: /x.cuh"),
@@ -123,6 +125,14 @@ def test_a_fix_that_does_not_exist_names_the_nearest(tmp_path):
     with pytest.raises(CatalogError) as caught:
         catalog.find("gaurd")
     assert caught.value.hint == "did you mean: guard"
+
+
+def test_a_set_goes_by_either_name(tmp_path):
+    catalog = make_catalog(tmp_path, SERIES, PATCHES)
+    assert catalog.find_set("test-set") is catalog.find_set("sglang/test-set") is catalog.sets[0]
+    with pytest.raises(CatalogError) as caught:
+        catalog.find_set("test")
+    assert caught.value.hint == "there are: sglang/test-set"
 
 
 def test_lint_says_what_was_looked_at_and_fails_with_its_own_code(tmp_path):

@@ -103,6 +103,30 @@ def test_a_method_of_another_class_is_not_meant():
     assert search(source, "A.f", "one()").match_line == 3
 
 
+@pytest.mark.parametrize(
+    ("source", "scope", "pattern", "under"),
+    [
+        ("def f():\n    if a or b:\n        go()\n", "f", "go()", "a"),
+        ("def f():\n    g([])\n", "f", "g(())", None),
+        ("def f():\n    g(1)\n", "f", "g(_, _, ...)", None),
+        ("from a.b import c\n", "", "from b import c", None),
+        ("from .a import c\n", "", "from a import c", None),
+        ("def f():\n    a or b\n", "f", "a and b", None),
+        (SOURCE, "Backend.text", "self.walk(steps)", None),
+    ],
+)
+def test_what_only_looks_alike_is_no_match(source, scope, pattern, under):
+    """The last is a scope that cutting tears inside a string: the whole file is parsed, and only that scope asked."""
+    assert search(source, scope).scope_line
+    assert search(source, scope, pattern, under).match_line is None
+
+
+@pytest.mark.parametrize("above", ["", "import os\n"])
+def test_a_scope_is_not_inside_itself(above):
+    assert search(f"{above}def f():\n    g()\n", "f.f").scope_line is None
+    assert search(f"{above}def f():\n    def f():\n        g()\n", "f.f").scope_line == 2 + bool(above)
+
+
 def test_what_is_not_python_holds_nothing():
     assert search("def f(:\n  call(\n", "f", "call()").match_line is None
 
