@@ -107,7 +107,8 @@ def _mended(
     if answer is None:
         return None
     outcome, how = (Outcome.APPLIED, None) if done else (Outcome.UPSTREAM, How.DIFFERENTLY)
-    return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how)
+    variant = done.variant if done else None
+    return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how, variant=variant)
 
 
 def _needed(fix: Fix, variant: Variant, landed: tuple[Landed, ...]) -> Verdict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rocmfix import merge as merge_module
@@ -121,6 +123,15 @@ def test_a_clean_merge_is_applied_only_when_asked_and_stays_marked(tmp_path, run
     assert "remember(name)" in (tree / LOADER).read_text()
     assert "merged it into a shape it was not cut for" in run("check", tree).stdout
     assert run("revert", tree).exit_code == 0
+
+
+def test_a_merged_commit_says_which_variant_it_came_from(clone, run):
+    text = (clone.root / LOADER).read_text().replace("    try:\n", "    try:  # to build\n")
+    (clone.root / LOADER).write_text(text)
+    clone.git("commit", "-qam", "mine")
+    assert run("apply", clone.root, "--in-place", "--merge", "--fix", "remember").exit_code == 0
+    verdicts = {v["fix"]: v for v in json.loads(run("check", clone.root, "--json").stdout)["verdicts"]}
+    assert (verdicts["remember"]["verdict"], verdicts["remember"]["variant"]) == ("applied", "remember.patch")
 
 
 def test_nothing_to_refresh_says_so(tmp_path, run):
