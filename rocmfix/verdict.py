@@ -107,8 +107,8 @@ def _mended(
     if answer is None:
         return None
     outcome, how = (Outcome.APPLIED, None) if done else (Outcome.UPSTREAM, How.DIFFERENTLY)
-    variant = done.variant if done else None
-    return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how, variant=variant)
+    file = done.variant if done else None
+    return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how, variant=file)
 
 
 def _needed(fix: Fix, variant: Variant, landed: tuple[Landed, ...]) -> Verdict:
