@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from rocmfix import checkout as checkouts
 from rocmfix.checkout import open_checkout
 from rocmfix.errors import ApplyError
 from rocmfix.plan import Patched
-from rocmfix.record import read_state
+from rocmfix.record import read_state, refuse_half_written, roots_of
 from rocmfix.source.export import export
 from rocmfix.source.folder import DirTree, open_folder
 from rocmfix.state import FOLDER, STATE, State, before_file, edited_since
-from rocmfix.system import files, git, journal
+from rocmfix.system import files, journal
 from rocmfix.tree import Tree
 from rocmfix.verdict import blob_id
 
@@ -46,25 +47,33 @@ def write(tree: Tree, patched: Patched, out: Path | None) -> str:
     return tree.source
 
 
-def recover(tree: Tree) -> None:
-    """Put back what a killed run had written below `tree`, or in the checkout around it."""
-    if isinstance(tree, DirTree):
-        for root in {tree.root, git.toplevel(tree.root.resolve()) or tree.root}:
-            journal.recover(root)
+def recover(tree: Tree) -> tuple[str, ...]:
+    """Put back what a killed run had written below `tree`, or in the checkout around it; the paths."""
+    roots = roots_of(tree) if isinstance(tree, DirTree) else ()
+    return tuple(path for root in roots for path in checkouts.recover(root))
 
 
 def revert(tree: Tree, *, dry_run: bool = False) -> Reverted:
     """Take back what rocmfix did to `tree`. Raises ApplyError when it did nothing, or files were edited since."""
     if not isinstance(tree, DirTree):
-        raise ApplyError(f"{tree.source} is not a folder: there is nothing to revert")
-    recover(tree)
+        raise ApplyError(
+            f"{tree.source} is not a folder: there is nothing to revert",
+            hint="give the folder that apply patched (--in-place) or wrote (--out)",
+        )
+    restored = () if dry_run else tuple(f"restored {path}" for path in recover(tree))
+    refuse_half_written(tree)
     state = read_state(tree)
     if state:
         paths = _revert_plain(tree, state, dry_run=dry_run)
         return Reverted(tuple(f"restored {path}" for path in paths), f"{len(state.fixes)} fix(es) in {tree.source}")
     checkout = open_checkout(tree)
+    if restored and not (checkout and checkout.ours()):
+        return Reverted(restored, f"what a killed run had written in {tree.source}")
     if checkout is None:
-        raise ApplyError(f"rocmfix did nothing in {tree.source}: no {STATE} there, and no checkout")
+        raise ApplyError(
+            f"rocmfix did nothing in {tree.source}: no {STATE} there, and no checkout",
+            hint="give the folder that apply patched (--in-place) or wrote (--out)",
+        )
     lines = checkout.revert(lambda paths: _stale(checkout.repo.folder, paths), dry_run=dry_run)
     return Reverted(lines, f"{len(lines)} commit(s) in {tree.source}")
 
@@ -73,7 +82,6 @@ def _write_plain(tree: DirTree, patched: Patched) -> None:
     before = {_located(tree, path): data for path, data in patched.before.items()}
     after = {_located(tree, path): data for path, data in patched.after.items()}
     state = (read_state(tree) or State()).then(patched)
-    journal.recover(tree.root)
     journal.replace_all(tree.root, {**after, **_kept(tree, state), **_stale(tree.root, after)}, expected=before)
 
 

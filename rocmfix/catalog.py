@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -132,7 +133,7 @@ class Series(Record):
 
     project: str
     summary: Annotated[str, Field(min_length=10)]
-    gfx: tuple[str, ...] = ()
+    gfx: tuple[Literal["gfx942", "gfx950"], ...] = ()
     """GPU targets the set is for; empty = every GPU."""
     fix: Annotated[tuple[Fix, ...], Field(min_length=1)]
 
@@ -159,7 +160,7 @@ class PatchSet:
 
     def text(self, variant: Variant) -> str:
         """The text of the patch file of `variant`."""
-        return (self.folder / variant.file).read_text()
+        return (self.folder / variant.file).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ class Catalog:
     """Every set of one project, in order of application."""
 
     project: str
+    folder: Path
     sets: tuple[PatchSet, ...]
 
     def fixes(self) -> Iterator[tuple[PatchSet, Fix]]:
@@ -199,7 +201,7 @@ def load(folder: Path | None = None, project: str = "sglang") -> Catalog:
     order = sorted(path.parent for path in root.glob("*/series.toml"))
     if not order:
         raise CatalogError(f"no patch sets in {root}", hint="a set is a folder with a series.toml")
-    catalog = Catalog(project, tuple(_load_set(path, project) for path in order))
+    catalog = Catalog(project, root, tuple(_load_set(path, project) for path in order))
     _refuse_repeated("fix id", (fix.id for _, fix in catalog.fixes()))
     return catalog
 
@@ -215,24 +217,37 @@ def _load_set(folder: Path, project: str) -> PatchSet:
     for file in sorted(set(listed) - there):
         raise CatalogError(f"{name}: {file} is listed, but there is no such file")
     for file in sorted(there - set(listed)):
-        raise CatalogError(f"{name}: {file} is there, but series.toml does not list it")
+        raise CatalogError(
+            f"{name}: {file} is there, but series.toml does not list it",
+            hint="give it a [[fix.variant]] (rocmfix refresh prints one), or delete it",
+        )
     return PatchSet(name, folder, series, {file: _patch(folder / file, name) for file in listed})
 
 
 def _series(path: Path, name: str) -> Series:
     try:
-        return Series.model_validate(tomllib.loads(path.read_text()))
+        raw = tomllib.loads(_bytes(path, name).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CatalogError(f"{name}/series.toml: is not TOML: {error}") from error
+    try:
+        return Series.model_validate(raw)
     except ValidationError as error:
-        details = tuple(f"{_where(item['loc'])}: {_said(item)}" for item in error.errors()[:10])
+        # A list that holds a wrong item is also said to be too short: that is no second fault.
+        inner = {item["loc"][:depth] for item in error.errors() for depth in range(len(item["loc"]))}
+        faults = [item for item in error.errors() if item["loc"] not in inner]
+        details = tuple(f"{_where(item['loc'], raw)}: {_said(item)}" for item in faults[:10])
         raise CatalogError(
             f"{name}/series.toml is wrong", details=details, hint="see patches/README.md for each key"
         ) from None
 
 
-def _where(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location) or "the file"
+def _where(location: tuple[int | str, ...], raw: dict[str, Any]) -> str:
+    """`id.key.key` for what lies in a fix; numbers count from 0, as a reader of TOML must."""
+    parts = [str(part) for part in location]
+    if parts[:1] == ["fix"] and len(parts) > 1:
+        with contextlib.suppress(LookupError, TypeError, ValueError):
+            parts[:2] = [str(raw["fix"][int(parts[1])]["id"])]
+    return ".".join(parts) or "the file"
 
 
 def _said(item: Any) -> str:
@@ -240,12 +255,17 @@ def _said(item: Any) -> str:
 
 
 def _patch(path: Path, name: str) -> Patch:
+    return parse_patch(_bytes(path, name), f"{name}/{path.name}")
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    """A file of somebody's catalogue: a pipe or a device in its place would be read for ever."""
     where = f"{name}/{path.name}"
     if path.is_symlink() or not path.is_file():
         raise CatalogError(f"{where}: is not a regular file")
     if path.stat().st_size > MAX_BYTES:
         raise CatalogError(f"{where}: larger than {MAX_BYTES} bytes", hint="a fix is small; split or shrink it")
-    return parse_patch(path.read_bytes(), where)
+    return path.read_bytes()
 
 
 def _refuse_repeated(what: str, names: Iterable[str]) -> None:

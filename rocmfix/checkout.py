@@ -6,7 +6,8 @@ import email.utils
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timezone
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 from rocmfix.errors import ApplyError
 from rocmfix.hunks import Misfit, Way, apply_changes
@@ -15,6 +16,7 @@ from rocmfix.plan import Change, Patched
 from rocmfix.source.folder import DirTree
 from rocmfix.source.layout import PROJECTS
 from rocmfix.system import git, journal
+from rocmfix.system.files import read_inside
 from rocmfix.system.repo import FILE, Blobs, Commit, Entry, Repo, Signature, open_repo
 from rocmfix.verdict import Done
 
@@ -23,7 +25,8 @@ PATCH = "Rocmfix-Patch"
 REVERT = "Rocmfix-Revert"
 NAME, EMAIL = "rocmfix", "rocmfix@users.noreply.github.com"
 
-Stale = Callable[[Iterable[str]], Mapping[str, None]]
+Files: TypeAlias = Mapping[str, "bytes | None"]
+Stale: TypeAlias = Callable[[Iterable[str]], Mapping[str, None]]
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,9 @@ class Checkout:
         head = self._head()
         after = {self.located(path): data for path, data in patched.after.items()}
         self._refuse_dirty(after)
-        commits = self._write_commits(head, patched.changes)
-        self._move(head, commits[-1], after, stale, why=f"rocmfix: {len(commits)} fixes")
+        commits = self._write_commits(head, patched.changes, self.repo.with_crlf(after))
+        before = {self.located(path): data for path, data in patched.before.items()}
+        self._move((head, commits[-1]), before, after, stale, why=f"rocmfix: {len(commits)} fixes")
         return commits
 
     def revert(self, stale: Stale, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -68,8 +72,11 @@ class Checkout:
             target, said = self._write_reverts(head, ours)
         after = self._difference(head, target)
         self._refuse_dirty(after)
+        crlf = self.repo.with_crlf(after)
+        after = {path: _crlf(data) if path in crlf and data else data for path, data in after.items()}
         if not dry_run:
-            self._move(head, target, after, stale, why="rocmfix: revert")
+            before = {path: read_inside(self.repo.folder, path) for path in after}
+            self._move((head, target), before, after, stale, why="rocmfix: revert")
         return tuple(said)
 
     def _head(self) -> str:
@@ -107,10 +114,11 @@ class Checkout:
                 hint="commit, stash or restore them; other dirty files do not matter",
             )
 
-    def _write_commits(self, head: str, changes: Iterable[Change]) -> tuple[str, ...]:
+    def _write_commits(self, head: str, changes: Iterable[Change], crlf: frozenset[str]) -> tuple[str, ...]:
         commits = [head]
         for change in changes:
             files = {self.located(path): data for path, data in change.files.items()}
+            files = {path: _lf(data) if path in crlf and data else data for path, data in files.items()}
             author = author_of(change.patch)
             trailers = f"{FIX}: {change.step.fix}\n{PATCH}: {change.step.set}/{change.step.variant}\n"
             tree = self.repo.write_tree(commits[-1], self._entries(commits[-1], files))
@@ -164,22 +172,41 @@ class Checkout:
         with Blobs(self.repo) as blobs:
             return {path: blobs.read(after[path].blob) if path in after else None for path in changed}
 
-    def _move(self, head: str, target: str, after: Mapping[str, bytes | None], stale: Stale, *, why: str) -> None:
+    def _move(self, heads: tuple[str, str], before: Files, after: Files, stale: Stale, *, why: str) -> None:
         """Files, then HEAD, then the index; a failure on the way puts back what was done."""
-        top = self.repo.folder
-        before = {path: (top / path).read_bytes() if (top / path).is_file() else None for path in after}
-        journal.replace_all(top, {**after, **stale(after)}, expected=before)
-        try:
+        (head, target), at = heads, _At(self.repo)
+        changes = {**after, **stale(after)}
+        with journal.replaced(self.repo.folder, changes, expected=before, goal=target, reached=at.reached):
             self.repo.move("HEAD", target, old=head, why=why)
             try:
-                there = self.repo.entries(target, *after)
-                self.repo.stage({path: there.get(path) for path in after})
+                at.stage(target, after)
             except BaseException:
                 self.repo.move("HEAD", head, old=target, why="rocmfix: undone")
                 raise
-        except BaseException:
-            journal.replace_all(top, before)
-            raise
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where a repository stands, as the journal asks it."""
+
+    repo: Repo
+
+    def reached(self, commit: str, paths: Iterable[str]) -> bool:
+        """Whether HEAD is at `commit`, so that its files must stay; the index is brought up to it."""
+        if self.repo.head != commit:
+            return False
+        self.stage(commit, paths)
+        return True
+
+    def stage(self, commit: str, paths: Iterable[str]) -> None:
+        """Put into the index what `commit` has at `paths`."""
+        there = self.repo.entries(commit, *paths)
+        self.repo.stage({path: there.get(path) for path in paths})
+
+
+def recover(top: Path) -> tuple[str, ...]:
+    """Put back what a killed run had written in the checkout at `top`, unless its commits were made already."""
+    return journal.recover(top, _At(Repo(top)).reached)
 
 
 def open_checkout(tree: DirTree) -> Checkout | None:
@@ -202,6 +229,14 @@ def author_of(patch: Patch) -> Signature:
     zone = moment.strftime("%z") or "+0000"
     seconds = int(moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp())
     return Signature(name, address, f"{seconds} {zone}")
+
+
+def _lf(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n")
+
+
+def _crlf(data: bytes) -> bytes:
+    return _lf(data).replace(b"\n", b"\r\n")
 
 
 def _variant(commit: Commit) -> str:

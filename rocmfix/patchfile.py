@@ -86,10 +86,14 @@ def parse_patch(data: bytes, name: str) -> Patch:
 
 
 def safe_path(path: str) -> bool:
-    """Whether `path` stays inside a tree: relative, plain, no `..`, no `.git`."""
+    """Whether `path` stays inside a tree: relative, plain, no `..`; and out of what git and rocmfix keep there."""
     parts = PurePosixPath(path).parts
     plain = bool(parts) and not path.startswith("/") and "\\" not in path and "\0" not in path
-    return plain and str(PurePosixPath(path)) == path and not {"..", ".", ".git"} & set(parts)
+    return (
+        plain
+        and str(PurePosixPath(path)) == path
+        and not {"..", ".", ".git", ".rocmfix"} & {part.lower() for part in parts}
+    )
 
 
 def _text(data: bytes, name: str) -> str:

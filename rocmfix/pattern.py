@@ -36,7 +36,31 @@ def compile_pattern(pattern: str) -> ast.AST:
         raise PatternError(f"not Python: {pattern!r} ({error.msg})") from error
     if len(body) != 1:
         raise PatternError(f"not one expression or statement: {pattern!r}")
-    return body[0].value if isinstance(body[0], ast.Expr) else body[0]
+    wanted = body[0].value if isinstance(body[0], ast.Expr) else body[0]
+    _refuse_lost_ellipsis(wanted, pattern)
+    return wanted
+
+
+def _refuse_lost_ellipsis(wanted: ast.AST, pattern: str) -> None:
+    """Where `...` stands for nothing more, it would match only a literal `...`, which nobody means but in `x[...]`."""
+    kept = [node for node in ast.walk(wanted) if isinstance(node, (ast.Call, ast.Expr, ast.Subscript))]
+    fine = {id(argument) for node in kept for argument in _ellipses_of(node)}
+    for node in ast.walk(wanted):
+        if _is_ellipsis(node) and id(node) not in fine:
+            raise PatternError(f"`...` is for further arguments or a whole body; one expression is `_`: {pattern!r}")
+
+
+def _ellipses_of(node: ast.Call | ast.Expr | ast.Subscript) -> list[ast.expr]:
+    """The places below `node` where `...` has a meaning: last among a call's arguments, a statement, an index."""
+    match node:
+        case ast.Call(args=args):
+            return args[-1:]
+        case ast.Expr(value=value):
+            return [value]
+        case ast.Subscript(slice=ast.Tuple(elts=parts)):
+            return parts
+        case ast.Subscript(slice=index):
+            return [index]
 
 
 @lru_cache(maxsize=4096)
@@ -69,6 +93,8 @@ class _Block:
 
     text: str
     line: int
+    is_scope: bool = False
+    """Whether it begins with a definition of its own, which is not inside it."""
 
     @property
     def is_torn(self) -> bool:
@@ -89,10 +115,11 @@ def _definitions(block: _Block, name: str) -> Iterator[_Block]:
     for found in re.finditer(rf"{re.escape(name)}\b", text):  # a literal start lets `re` skip through the file
         start = text.rfind("\n", 0, found.start()) + 1
         head = _HEAD.fullmatch(text, start, found.start())
-        if head is None or (start == 0 and block.line > 1):  # the scope itself may hold one of its own name
+        if head is None or (start == 0 and block.is_scope):
             continue
         end = _end(len(head[1])).search(text, found.end())
-        yield _Block(text[start : end.start() if end else len(text)], block.line + text.count("\n", 0, start))
+        cut = text[start : end.start() if end else len(text)]
+        yield _Block(cut, block.line + text.count("\n", 0, start), is_scope=True)
 
 
 _HEAD = re.compile(r"([ \t]*)(?:async\s+def|def|class)\s+")

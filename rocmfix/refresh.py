@@ -70,13 +70,13 @@ def _exported(patches: PatchSet, checkout: Checkout, fix_id: str) -> Export:
     file = dict(commit.trailers)[PATCH].rpartition("/")[2]
     parse_patch(text.encode(), f"{patches.name}/{file}")
     there = patches.folder / file
-    old = there.read_text() if there.is_file() else None
+    old = there.read_text(encoding="utf-8") if there.is_file() else None
     return Export(file, old if old is not None and _unindexed(old) == _unindexed(text) else text, old)
 
 
 def _unindexed(text: str) -> str:
     """Without the `index` lines: they name the files as other fixes, applied before, left them."""
-    return re.sub(r"^index [0-9a-f]{40}\.\.[0-9a-f]{40}", "index", text, flags=re.MULTILINE)
+    return re.sub(r"^index [0-9a-f]{40,64}\.\.[0-9a-f]{40,64}", "index", text, flags=re.MULTILINE)
 
 
 def _cut(patches: PatchSet, fix: Fix, tree: Tree, *, offline: bool) -> Export:
@@ -84,13 +84,13 @@ def _cut(patches: PatchSet, fix: Fix, tree: Tree, *, offline: bool) -> Export:
     if proposal.conflicts:
         raise ApplyError(
             f"{patches.name}: {fix.id} does not merge into {tree.source} by itself ({', '.join(proposal.conflicts)})",
-            details=tuple(_marked(proposal)),
+            details=tuple(_marked(proposal, tree)),
             hint="if upstream mended it in other words, a `fixed` probe should say so; else cut a variant by hand",
         )
     stem = re.sub(r"_[0-9]{4}(p[0-9]+)?$", "", proposal.variant.file.removesuffix(".patch"))
     file = f"{stem}_{_mark(tree.release)}.patch"
     text = patch_text(patches, proposal, tree)
-    return Export(file, text, None, _entry(proposal.variant, file, tree.release))
+    return Export(file, text, None, _entry(fix, proposal.variant, file, tree.release))
 
 
 def _mark(release: str | None) -> str:
@@ -101,15 +101,24 @@ def _mark(release: str | None) -> str:
     return f"{version.minor:02d}{version.micro:02d}" + (f"p{version.post}" if version.post else "")
 
 
-def _marked(proposal: Proposal) -> Iterator[str]:
+def _marked(proposal: Proposal, tree: Tree) -> Iterator[str]:
+    """The lines in conflict; git knows the two sides by ids only."""
     for path in proposal.conflicts:
         text = (proposal.files.get(path) or b"").decode("utf-8", "replace")
+        text = re.sub(r"^<<<<<<< .*$", lambda _: f"<<<<<<< {tree.source}", text, flags=re.MULTILINE)
+        text = re.sub(r"^>>>>>>> .*$", lambda _: f">>>>>>> {proposal.variant.file}", text, flags=re.MULTILINE)
         for found in re.finditer(r"^<<<<<<<.*?^>>>>>>> [^\n]*$", text, re.MULTILINE | re.DOTALL):
             yield from found.group(0).splitlines()[:20]
 
 
-def _entry(variant: Variant, file: str, release: str | None) -> str:
+def _entry(fix: Fix, variant: Variant, file: str, release: str | None) -> str:
+    """The lines for `series.toml`: windows may not overlap, so the one that the new one cuts short is named."""
     since = release or variant.since
-    later = variant.until and Version(since) < Version(variant.until)
-    until = f'\nuntil = "{variant.until}"' if later else ""
-    return f'[[fix.variant]]\nfile = "{file}"\nsince = "{since}"{until}'
+    lines = ["[[fix.variant]]", f'file = "{file}"', f'since = "{since}"']
+    later = [v.since for v in fix.variant if Version(v.since) > Version(since)]
+    if later:
+        lines.append(f'until = "{min(later, key=Version)}"')
+    for other in fix.variant:
+        if Version(other.since) < Version(since) and (not other.until or Version(since) < Version(other.until)):
+            lines += ["", f'# and in the entry of {other.file}: until = "{since}"']
+    return "\n".join(lines)

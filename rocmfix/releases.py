@@ -89,7 +89,7 @@ def as_version(text: str) -> Version | None:
 def load_releases(path: Path) -> Releases:
     """Read a `releases.toml`."""
     try:
-        return Releases.model_validate(tomllib.loads(path.read_text()))
+        return Releases.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise CatalogError(f"{path} is no list of releases", details=tuple(str(error).splitlines())) from error
 

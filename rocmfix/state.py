@@ -65,7 +65,7 @@ class State(Record):
         """This state as `rocmfix.verdict` wants it."""
         after = {file.path: file.after for file in self.files}
         return {
-            fix.fix: Done(fix.variant, {path: after[path] or "" for path in fix.paths}, merged=fix.merged)
+            fix.fix: Done(fix.variant, {path: after[path] for path in fix.paths}, merged=fix.merged)
             for fix in self.fixes
         }
 

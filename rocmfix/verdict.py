@@ -20,8 +20,8 @@ class Done:
     """Our own record that a fix was applied: which variant, and the blob id of each file afterwards."""
 
     variant: str
-    after: Mapping[str, str] = field(default_factory=dict)
-    """Empty when the record is a commit trailer: then the content must show the change."""
+    after: Mapping[str, str | None] = field(default_factory=dict)
+    """None where the file was removed. Empty when the record is a commit trailer: then the content must show it."""
     merged: bool = False
 
 
@@ -79,13 +79,14 @@ def _in_order(patches: PatchSet, fix: Fix, read: Read, done: Done | None) -> Ite
     applying = [(v, result) for v in variants if (result := _try(patches.patch(v), read, Way.FORWARD))]
     if len(applying) > 1:
         names = " and ".join(variant.file for variant, _ in applying)
-        yield _verdict(fix, Outcome.CONFLICT, f"two variants apply: {names}", relevant, advice=_REFRESH)
+        yield _verdict(fix, Outcome.CONFLICT, f"two variants apply: {names}", relevant, advice=_TELL_APART)
     if applying:
         yield _needed(fix, *applying[0])
     yield _unmended(fix, read)
     yield _conflict(patches, fix, read, relevant)
 
 
+_TELL_APART = "give each variant a `relevant` probe of its own: patches/README.md"
 _REFRESH = "rocmfix refresh {set} --onto TREE proposes a variant for this shape"
 
 
@@ -106,7 +107,8 @@ def _mended(
     if answer is None:
         return None
     outcome, how = (Outcome.APPLIED, None) if done else (Outcome.UPSTREAM, How.DIFFERENTLY)
-    return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how)
+    file = done.variant if done else None
+    return _verdict(fix, outcome, f"mended in other words: {answer.why}", answer, how=how, variant=file)
 
 
 def _needed(fix: Fix, variant: Variant, landed: tuple[Landed, ...]) -> Verdict:
@@ -144,9 +146,9 @@ def _try(patch: Patch, read: Read, way: Way) -> tuple[Landed, ...] | None:
     return result.landed if isinstance(result, Applied) else None
 
 
-def _has(read: Read, path: str, blob: str) -> bool:
+def _has(read: Read, path: str, blob: str | None) -> bool:
     data = read(path)
-    return data is not None and blob_id(data) == blob
+    return (None if data is None else blob_id(data)) == blob
 
 
 def _at(done: Done) -> Answer:

@@ -68,7 +68,7 @@ class Index(Record):
 def read_index(path: Path) -> Index:
     """The index at `path`. Raises CatalogError for anything that is not as it must be."""
     try:
-        index = Index.model_validate(tomllib.loads(path.read_text()))
+        index = Index.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, ValidationError, OSError) as error:
         raise CatalogError(f"{path}: {error}", hint="dockerfiles/aiter/README.md says what an entry needs") from None
     names = [source.name for source in index.table]

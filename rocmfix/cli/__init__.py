@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import pkgutil
@@ -82,15 +83,21 @@ class Verbs(click.Group):
         except KeyboardInterrupt:
             raise Interrupted from None
         except OSError as error:
-            if error.filename is None:  # a closed pipe, which click ends quietly, or a fault of ours
-                raise
-            raise _unusable(error) from error
+            if error.filename is not None:
+                raise _unusable(error) from error
+            if error.errno in _FULL:
+                raise RocmfixError(f"cannot write: {error.strerror}", hint=f"make room; {_ELSEWHERE}") from error
+            raise  # a closed pipe, which click ends quietly, or a fault of ours
 
 
 def _unusable(error: OSError) -> RocmfixError:
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else error.filename
-    hint = "check that it is there and that you may use it; ROCMFIX_CACHE and TMPDIR name other places for what is kept"
+    hint = f"check that it is there and that you may use it; {_ELSEWHERE}"
     return RocmfixError(f"cannot use {name}: {error.strerror}", hint=hint)
+
+
+_ELSEWHERE = "ROCMFIX_CACHE and TMPDIR name other places for what is kept"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,8 +18,17 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+GPUS = ("gfx942", "gfx950")
+"""MI300X and MI325X; MI350X and MI355X."""
+
 SOURCE_HELP = """SOURCE is a release (0.5.14), a folder (checkout, unpacked wheel, site-packages), a .whl file,
 git:REF of upstream, git:URL@REF, or image:REF (in the engine or its registry; nothing is pulled)."""
+
+
+def source_help(function: F) -> F:
+    """What SOURCE may be, at the end of a verb's help."""
+    function.__doc__ = f"{inspect.getdoc(function)}\n\n{SOURCE_HELP}"
+    return function
 
 
 def json_option(function: F) -> F:
@@ -48,7 +58,7 @@ def dry_run_option(function: F) -> F:
 def wanted_options(function: F) -> F:
     """`--fix`, `--set`, `--gfx`: apply only some of what is needed."""
     for option in (
-        click.option("--gfx", help="Only sets that are for this GPU, such as gfx950."),
+        click.option("--gfx", type=click.Choice(GPUS), help="Only sets that are for this GPU."),
         click.option("--set", "sets", multiple=True, metavar="SET", help="Only this set. Repeatable."),
         click.option("--fix", "fixes", multiple=True, metavar="ID", help="Only this fix. Repeatable."),
     ):
@@ -101,20 +111,26 @@ def print_rows(rows: Sequence[tuple[str, ...]]) -> None:
     print_lines(folded(rows, console().width) if on_terminal() else aligned(rows))
 
 
-def show_report(report: TreeReport, catalog: Catalog) -> None:
-    """The verdicts of one tree: a table on a terminal, plain lines in a pipe; how much was judged comes last."""
+_NARROWEST = 60
+"""Columns below which the table would cut names: lines that the terminal wraps read better."""
+
+
+def show_report(report: TreeReport, catalog: Catalog, tree: Tree) -> None:
+    """The verdicts of `tree`: a table on a terminal, plain lines in a pipe; how much was judged comes last."""
     from rocmfix.model import Outcome
     from rocmfix.report import console, summary, verdict_lines, verdict_table
+    from rocmfix.source.folder import DirTree
 
-    if on_terminal():
-        console().print(verdict_table(report))
+    if on_terminal() and (terminal := console()).width >= _NARROWEST:
+        terminal.print(verdict_table(report))
     else:
         print_lines(verdict_lines(report))
     if any(verdict.verdict is Outcome.NEEDED for verdict in report.verdicts):
-        click.echo(f"to mend what is needed: rocmfix apply {report.source} --out DIR, or --in-place", err=True)
+        where = "--out DIR, or --in-place" if isinstance(tree, DirTree) else "--out DIR"
+        click.echo(f"to mend what is needed: rocmfix apply {report.source} {where}", err=True)
     click.echo(summary(report, len(list(catalog.fixes()))))
 
 
 def on_terminal() -> bool:
     """Whether stdout is a terminal: people get tables, pipes get plain text."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()  # None: started with stdout closed

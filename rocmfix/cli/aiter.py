@@ -155,7 +155,7 @@ def _model(path: Path | None, flags: dict[str, Any]) -> Model:
 
     if path is not None:
         config = path / "config.json" if path.is_dir() else path
-        return read_model(config.read_text(), flags["quant"])
+        return read_model(config.read_text(encoding="utf-8"), flags["quant"])
     sizes = {name: flags[name] for name in ("hidden", "inter", "experts", "topk")}
     if None in sizes.values():
         raise click.UsageError("give MODEL_DIR, or --hidden, --inter, --experts and --topk")

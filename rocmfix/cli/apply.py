@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from rocmfix.cli._options import (
-    SOURCE_HELP,
     catalogue,
     dry_run_option,
     json_option,
@@ -18,6 +17,7 @@ from rocmfix.cli._options import (
     print_json,
     print_lines,
     show_report,
+    source_help,
     wanted,
     wanted_options,
 )
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 @json_option
 @offline_option
 @patches_option
+@source_help
 def command(
     source: str | None,
     *,
@@ -62,8 +63,9 @@ def command(
 
     catalog = catalogue(patches)
     tree = open_source(source, installed=installed, offline=offline)
-    if in_place and not dry_run:
-        recover(tree)
+    restored = recover(tree) if in_place and not dry_run else ()
+    if restored:
+        click.echo(f"put back {len(restored)} file(s) that a killed run had written", err=True)
     patched = patch_tree(catalog, tree, wanted(catalog, fixes, sets, gfx), merge=merge)
     where = None if dry_run else write(tree, patched, out)
     if as_json:
@@ -72,9 +74,6 @@ def command(
     _say(patched, where)
     if where:
         _prove(catalog, open_source(str(out)) if out else tree)
-
-
-command.help = f"{command.help}\n\n{SOURCE_HELP}"
 
 
 def _say(patched: Patched, where: str | None) -> None:
@@ -95,4 +94,4 @@ def _prove(catalog: Catalog, tree: Tree) -> None:
     from rocmfix.verdict import judge_all
 
     click.echo()
-    show_report(judge_all(catalog, tree, read_record(tree)), catalog)
+    show_report(judge_all(catalog, tree, read_record(tree)), catalog, tree)

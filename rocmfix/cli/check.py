@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from rocmfix.cli._options import (
-    SOURCE_HELP,
     catalogue,
     json_option,
     offline_option,
@@ -17,6 +16,7 @@ from rocmfix.cli._options import (
     print_json,
     print_lines,
     show_report,
+    source_help,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @json_option
 @offline_option
 @patches_option
+@source_help
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -57,9 +58,6 @@ def command(
     ctx.exit(_one(source, patches, installed=installed, as_json=as_json, offline=offline))
 
 
-command.help = f"{command.help}\n\n{SOURCE_HELP}"
-
-
 def _one(source: str | None, patches: Path | None, *, installed: bool, as_json: bool, offline: bool) -> int:
     from rocmfix.record import read_record
     from rocmfix.verdict import judge_all
@@ -70,7 +68,7 @@ def _one(source: str | None, patches: Path | None, *, installed: bool, as_json: 
     if as_json:
         print_json(report)
         return report.exit_code
-    show_report(report, catalog)
+    show_report(report, catalog, tree)
     return report.exit_code
 
 

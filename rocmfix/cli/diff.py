@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from rocmfix.cli._options import (
-    SOURCE_HELP,
     catalogue,
     offline_option,
     open_source,
     patches_option,
+    source_help,
     wanted,
     wanted_options,
 )
@@ -23,6 +23,7 @@ from rocmfix.cli._options import (
 @wanted_options
 @offline_option
 @patches_option
+@source_help
 def command(
     source: str | None,
     *,
@@ -44,6 +45,3 @@ def command(
     click.echo(text.encode("utf-8", "surrogateescape"), nl=False)
     if not text:
         click.echo(f"nothing to apply to {tree.source}: rocmfix check {tree.source} says why", err=True)
-
-
-command.help = f"{command.help}\n\n{SOURCE_HELP}"

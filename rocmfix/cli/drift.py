@@ -132,4 +132,6 @@ def _keep_issue(catalog: Catalog, now: Watch, found: tuple[Proposal, ...], repos
 def _diffs(catalog: Catalog, found: tuple[Proposal, ...]) -> tuple[str, ...]:
     from rocmfix.upstream.propose import as_diff
 
-    return tuple(as_diff(each, (each.folder / "series.toml").read_text(), found) for each in catalog.sets)
+    return tuple(
+        as_diff(each, (each.folder / "series.toml").read_text(encoding="utf-8"), found) for each in catalog.sets
+    )

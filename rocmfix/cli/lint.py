@@ -20,13 +20,16 @@ def command(*, releases: bool, offline: bool, patches: Path | None) -> None:
     catalog = catalogue(patches)
     fixes = len(list(catalog.fixes()))
     variants = sum(len(fix.variant) for _, fix in catalog.fixes())
-    said = f"{len(catalog.sets)} sets, {fixes} fixes, {variants} patches: sound"
+    said = f"{len(catalog.sets)} sets, {fixes} fixes, {variants} patches in {catalog.folder}: sound"
     if releases:
         trees, faults = lint_releases(catalog, offline=offline)
         print_lines(faults)
         if faults:
             from rocmfix.errors import CatalogError
 
-            raise CatalogError(f"{len(faults)} fault(s) on {trees} releases", hint="see patches/README.md")
+            raise CatalogError(
+                f"{len(faults)} fault(s) on {trees} releases of {catalog.folder}",
+                hint="for a conflict, rocmfix refresh SET --onto RELEASE proposes a variant; see patches/README.md",
+            )
         said += f", on {trees} releases too"
     click.echo(said)

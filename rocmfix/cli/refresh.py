@@ -7,22 +7,25 @@ from pathlib import Path
 import click
 
 from rocmfix.cli._options import (
-    SOURCE_HELP,
     catalogue,
     dry_run_option,
     offline_option,
     open_source,
     patches_option,
+    source_help,
 )
 
 
 @click.command(epilog="Exit codes: 0 done or in step, 1 not in step (--check), 5 the merge conflicts.")
 @click.argument("set_name", metavar="SET")
-@click.option("--onto", required=True, metavar="TREE", help="A checkout with our commits, or the tree that conflicts.")
+@click.option(
+    "--onto", required=True, metavar="SOURCE", help="A checkout with our commits, or the tree that conflicts."
+)
 @click.option("--check", is_flag=True, help="Write nothing; fail if a patch file would change by a byte.")
 @dry_run_option
 @offline_option
 @patches_option
+@source_help
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -34,7 +37,7 @@ def command(
     offline: bool,
     patches: Path | None,
 ) -> None:
-    """Export the commits that rocmfix made in the checkout TREE back to the patch files of SET.
+    """Export the commits that rocmfix made in the checkout SOURCE back to the patch files of SET.
 
     Edit them first as you like (git rebase -i). On a tree without such commits, each fix of SET that is a
     conflict there gets a new variant by a three-way merge, and the lines for series.toml are printed.
@@ -55,6 +58,3 @@ def command(
         write(patch_set, found)
     if check and changed:
         ctx.exit(1)
-
-
-command.help = f"{command.help}\n\n{SOURCE_HELP}"

@@ -167,7 +167,7 @@ def _compile(kernels: Kernels, number: int, job: Job, folder: Path, toolchain: T
     if job.unit is None:
         return Built(file=shown, arch=job.arch, loader=where, came=Came.NOT_COMPILABLE, error=job.refusal)
     source = f"unit_{number}.hip"
-    (folder / source).write_text(job.unit.text)
+    (folder / source).write_text(job.unit.text, encoding="utf-8")
     came, text, at, seconds = Came.FAILED, "", "", 0.0
     for headers in toolchain.tvm_ffi:
         done = compile_file(

@@ -85,14 +85,18 @@ def _stand_in(folder: Path, headers: tuple[Path, ...]) -> Toolchain:
 
 def _hip_version(rocm: Path) -> str:
     path = rocm / "share/hip/version"
-    pairs = dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line) if path.is_file() else {}
+    pairs = (
+        dict(line.split("=", 1) for line in path.read_text(encoding="utf-8").splitlines() if "=" in line)
+        if path.is_file()
+        else {}
+    )
     return ".".join(pairs.get(f"HIP_VERSION_{part}", "?") for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def _refuse_old(toolchain: Toolchain) -> None:
     """Compile two lines: a failure here is the toolchain's, and no kernel's."""
     with workspace() as folder:
-        (folder / "probe.hip").write_text(_PROBE)
+        (folder / "probe.hip").write_text(_PROBE, encoding="utf-8")
         done = compile_file(toolchain.argv("probe.hip", ARCHITECTURES[0], ("-std=c++20",), ()), cwd=folder)
     if not done.ok:
         raise ToolMissingError(

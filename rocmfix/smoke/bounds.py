@@ -85,11 +85,11 @@ class Bounds(Record):
 
 def load_bounds(own: Path | None = None) -> Bounds:
     """The shipped bounds, then the user's own, which win."""
-    shipped = _parse(files("rocmfix.smoke").joinpath("bounds.toml").read_text(), "bounds.toml")
+    shipped = _parse(files("rocmfix.smoke").joinpath("bounds.toml").read_text(encoding="utf-8"), "bounds.toml")
     if own is None:
         return Bounds(bounds=shipped)
     try:
-        text = own.read_text()
+        text = own.read_text(encoding="utf-8")
     except OSError as error:
         raise SmokeError(f"{own} cannot be read: {error.strerror}") from error
     return Bounds(bounds=shipped + _parse(text, str(own)))

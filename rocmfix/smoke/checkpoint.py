@@ -61,7 +61,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if not shards:
         return None
     try:
-        config = json.loads((folder / "config.json").read_text())
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SmokeError(f"{folder}/config.json cannot be read: {error}") from error
     text = config.get("text_config", config)

@@ -36,7 +36,7 @@ class _File(Record):
 @cache
 def known_causes() -> tuple[KnownCause, ...]:
     """The shipped causes; the first that fits decides, so particular ones stand before general ones."""
-    text = files("rocmfix.smoke").joinpath("causes.toml").read_text()
+    text = files("rocmfix.smoke").joinpath("causes.toml").read_text(encoding="utf-8")
     return _File.model_validate(tomllib.loads(text)).cause
 
 

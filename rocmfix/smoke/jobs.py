@@ -49,7 +49,7 @@ def _render(template: str, plan: SmokePlan, *, command: str) -> str:
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters["json"] = json.dumps
-    text = files("rocmfix.smoke").joinpath("templates", template).read_text()
+    text = files("rocmfix.smoke").joinpath("templates", template).read_text(encoding="utf-8")
     return environment.from_string(text).render(
         plan=plan, profile=plan.profile, gpus=plan.tp * plan.pp, command=command
     )

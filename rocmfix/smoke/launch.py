@@ -64,7 +64,7 @@ GRACE = 10.0
 
 def script(name: str) -> str:
     """The text of a script that is sent to where the server runs."""
-    return files("rocmfix.smoke").joinpath(name).read_text()
+    return files("rocmfix.smoke").joinpath(name).read_text(encoding="utf-8")
 
 
 def host_facts(output: str) -> HostFacts:
@@ -226,7 +226,7 @@ class ProcessLauncher:
         probe = _process(plan, (plan.python, "-c", script("probe.py")), log)
         probe.wait(120)
         probe.stop(0)
-        return host_facts(log.read_text(errors="replace"))
+        return host_facts(log.read_text(encoding="utf-8", errors="replace"))
 
     @contextlib.contextmanager
     def start(

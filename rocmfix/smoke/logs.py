@@ -37,7 +37,7 @@ class _File(Record):
 @cache
 def signatures() -> tuple[Signature, ...]:
     """The shipped signatures, in order of weight."""
-    text = files("rocmfix.smoke").joinpath("signatures.toml").read_text()
+    text = files("rocmfix.smoke").joinpath("signatures.toml").read_text(encoding="utf-8")
     return _File.model_validate(tomllib.loads(text)).signature
 
 

@@ -22,7 +22,7 @@ MOE_KEY = (
 
 def text(file: Path) -> str | None:
     try:
-        return file.read_text(errors="replace").strip()
+        return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
 

@@ -37,7 +37,7 @@ class Profile(Record):
 
 def load_profile(name: str, text: str | None = None) -> Profile:
     """The shipped profile of this name (amd, nvidia, cpu)."""
-    table = tomllib.loads(text or files("rocmfix.smoke").joinpath("profiles.toml").read_text())
+    table = tomllib.loads(text or files("rocmfix.smoke").joinpath("profiles.toml").read_text(encoding="utf-8"))
     if name not in table:
         raise SmokeError(f"no run profile is called {name}", hint=f"one of: {', '.join(sorted(table))}")
     body = dict(table[name])

@@ -48,7 +48,7 @@ QUESTIONS = (
 def read_questions(path: Path) -> tuple[Question, ...]:
     """Questions from a JSON Lines file, one `{"prompt": ..., "answer": ...}` a line."""
     try:
-        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         asked = tuple(Question(str(row["prompt"]), str(row["answer"])) for row in rows)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SmokeError(

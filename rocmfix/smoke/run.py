@@ -63,7 +63,7 @@ def smoke(reach: Reach, judging: Judging, site: Site, now: dt.datetime) -> Smoke
 def write_report(report: SmokeReport, folder: Path) -> str:
     """Write report.json, report.md and report.xml into `folder`; returns the Markdown."""
     text = markdown(report, {check.id: check.explanation for check in all_checks()})
-    (folder / "report.json").write_text(report.model_dump_json(indent=1) + "\n")
-    (folder / "report.md").write_text(text)
-    (folder / "report.xml").write_text(junit(report))
+    (folder / "report.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / "report.md").write_text(text, encoding="utf-8")
+    (folder / "report.xml").write_text(junit(report), encoding="utf-8")
     return text

@@ -19,7 +19,7 @@ def servers(proc: Path) -> list[dict[str, str]]:
 
 def text(file: Path) -> str:
     try:
-        return file.read_text(errors="replace").strip()
+        return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 

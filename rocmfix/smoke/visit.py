@@ -205,4 +205,4 @@ def _ras(host: HostFacts | None) -> int | None:
 
 
 def _read(log: Path) -> str:
-    return log.read_text(errors="replace")
+    return log.read_text(encoding="utf-8", errors="replace")

@@ -32,7 +32,9 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
         return open_git(parse_git(spec.removeprefix("git:"), project), project=project, offline=offline)
     if as_version(spec):
         return open_release(spec, offline=offline, project=project)
-    path = _expanded(spec)
+    from rocmfix.source.spec import expanded
+
+    path = expanded(spec)
     if spec and _is_folder(path):
         from rocmfix.source.folder import open_folder
 
@@ -42,14 +44,6 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
 
         return open_wheel(path.absolute(), source=spec, project=project)
     raise SourceError(f"{spec!r} is no release, folder or wheel", hint=f"give {FORMS}")
-
-
-def _expanded(spec: str) -> Path:
-    """The path `spec`, its `~` replaced where it is somebody's home."""
-    try:
-        return Path(spec).expanduser()
-    except RuntimeError:  # no such user
-        return Path(spec)
 
 
 def _is_folder(path: Path) -> bool:

@@ -145,7 +145,7 @@ def _cached(release: Release, cache: Path) -> Path | None:
 def _is_whole(path: Path, wheel: Wheel) -> bool:
     """Whether the file is the promised one; hashed once, then vouched for by its size and time."""
     try:
-        if _voucher(path).read_text() == _words(path, wheel):
+        if _voucher(path).read_text(encoding="utf-8") == _words(path, wheel):
             return True
     except OSError:
         pass

@@ -25,7 +25,10 @@ def export(tree: Tree, into: Path) -> None:
     try:
         write_out(into, copies)
     except OSError as error:
-        raise SourceError(f"cannot write {tree.source} to {into}: {error}") from error
+        raise SourceError(
+            f"cannot write {tree.source} to {into}: {error.strerror or error}",
+            hint="name a folder where there is room and where you may write",
+        ) from error
 
 
 def _files(tree: Tree) -> Iterable[Copied]:

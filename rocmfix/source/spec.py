@@ -40,11 +40,19 @@ class GitSpec:
 def parse_git(text: str, project: str) -> GitSpec:
     """Read what follows `git:`. A missing REF is HEAD; a missing place is upstream."""
     if found := _PATH.fullmatch(text):
-        path = str(Path(found["where"]).expanduser().absolute())
+        path = str(expanded(found["where"]).absolute())
         return GitSpec(path, _checked(found["ref"], text), is_local=True)
     if found := _URL.fullmatch(text) or _SCP.fullmatch(text):
         return GitSpec(found["where"], _checked(found["ref"], text), is_local=False)
     return GitSpec(UPSTREAM[project], _checked(text, text), is_local=False)
+
+
+def expanded(text: str) -> Path:
+    """The path `text`, its `~` replaced where that is somebody's home."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # no such user
+        return Path(text)
 
 
 def _checked(ref: str | None, text: str) -> str:

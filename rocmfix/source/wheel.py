@@ -60,6 +60,8 @@ def open_wheel(path: Path, *, source: str, project: str = "sglang") -> WheelTree
     """The tree in the wheel at `path`."""
     try:
         archive = open_archive(path)
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no wheel {path}", hint="check the name, or give a release (0.5.14)") from error
     except (ArchiveError, OSError) as error:
         raise SourceError(f"cannot read the wheel {path}: {error}", hint="download it again") from error
     layout = layout_of(PROJECTS[project], archive.has_folder)

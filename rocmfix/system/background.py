@@ -57,7 +57,7 @@ def finished(argv: Sequence[str], *, env: Mapping[str, str], timeout: float) -> 
     try:
         done = subprocess.run(
             argv, env={**os.environ, **env}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout, check=False,
+            stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", timeout=timeout, check=False,
         )  # fmt: skip
     except FileNotFoundError:
         return 127, f"{argv[0]} is not there"

@@ -63,7 +63,12 @@ def build(order: BuildxOrder, listen: Callable[[str], None], secrets: Sequence[s
         # BuildKit reads heredocs; buildx would otherwise follow a DOCKER_BUILDKIT=0 of the environment.
         env = {**os.environ, "DOCKER_BUILDKIT": "1"}
         with subprocess.Popen(
-            order.argv(iidfile), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            order.argv(iidfile),
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
         ) as process:
             try:
                 for line in process.stdout or ():

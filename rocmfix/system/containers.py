@@ -151,8 +151,10 @@ class Engine:
         with self.run(wish, log) as running, contextlib.suppress(*FAULTS):
             running._container.wait(timeout=120)  # noqa: SLF001 - same module
             running._writer.join(timeout=10)  # noqa: SLF001
-            return running.ended() or Ended(None, is_out_of_memory=False), log.read_text(errors="replace")
-        return Ended(None, is_out_of_memory=False), log.read_text(errors="replace")
+            return running.ended() or Ended(None, is_out_of_memory=False), log.read_text(
+                encoding="utf-8", errors="replace"
+            )
+        return Ended(None, is_out_of_memory=False), log.read_text("utf-8", "replace")
 
     def sweep(self, run: str) -> None:
         """Remove every container of this run, one too whose id nobody was told."""

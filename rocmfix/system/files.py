@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import hashlib
+import itertools
 import os
 import shutil
 import stat
@@ -54,9 +56,11 @@ def fresh_folder(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `path` when the block ends well and is gone when it does not.
 
-    `path` may not exist, or be an empty folder.
+    `path` may not exist, or be an empty folder; not the one that this runs in, which would be lost under its feet.
     """
     path = path.absolute()
+    if path.exists() and path.samefile("."):
+        raise OSError(errno.EBUSY, "it is the folder that this runs in", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
@@ -165,10 +169,17 @@ def read_inside(root: Path, path: str) -> bytes | None:
         with open(root / path, "rb", opener=_open_at_once) as stream:
             real, base = os.path.realpath(root / path), os.path.realpath(root)
             if not real.startswith(base.rstrip("/") + "/"):
-                raise PermissionError(f"{path} is a symbolic link that leaves the tree: it points to {real}")
+                link = _first_link(root, path)
+                raise PermissionError(f"{link} is a symbolic link that leaves the tree: it points to {link.resolve()}")
             return stream.read() if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+
+
+def _first_link(root: Path, path: str) -> Path:
+    """The first symbolic link on the way from `root` to `path`."""
+    steps = [root / PurePosixPath(*parts) for parts in itertools.accumulate((p,) for p in PurePosixPath(path).parts)]
+    return next(step for step in steps if step.is_symlink())
 
 
 def _open_at_once(path: str, flags: int) -> int:

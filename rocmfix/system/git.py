@@ -43,6 +43,18 @@ class GitError(RocmfixError):
     """git refused; what it said is in the details."""
 
 
+# What a person can do about what git says, by a piece of what it says.
+_HINTS = {
+    "index.lock': File exists": "wait for the git that is at work there; if none is, remove that file",
+    "index file": "git's index there is damaged; rm .git/index && git reset makes it anew, and keeps the files",
+    "index entry": "git's index there is damaged; rm .git/index && git reset makes it anew, and keeps the files",
+}
+
+
+def _hint(said: str) -> str | None:
+    return next((hint for piece, hint in _HINTS.items() if piece in said), None)
+
+
 @dataclass(frozen=True)
 class Said:
     """What one git command answered."""
@@ -88,7 +100,8 @@ class Git:
             )
         if code and check:
             verb = next(arg for arg in args if not arg.startswith("-") and "=" not in arg)
-            raise GitError(f"git {verb} failed in {self.folder}", details=tuple(err.splitlines()[-20:]))
+            said = tuple(err.splitlines()[-20:])
+            raise GitError(f"git {verb} failed in {self.folder}", details=said, hint=_hint(err))
         return Said(code, out, err)
 
     def start(self, *args: str) -> Any:

@@ -14,10 +14,10 @@ import os
 import shutil
 import signal
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 from rocmfix.errors import ApplyError
 from rocmfix.system import files
@@ -25,14 +25,8 @@ from rocmfix.system import files
 JOURNAL = ".rocmfix/journal"
 """Where the journal lies in a tree while files are being replaced."""
 
-
-@dataclass(frozen=True)
-class _Change:
-    """One file as it shall be: its bytes (None: gone), and its mode if that is to change."""
-
-    path: str
-    data: bytes | None
-    mode: int | None
+Reached: TypeAlias = "Callable[[str, tuple[str, ...]], bool]"
+"""Asked with the goal and the paths of a run that did not end: did it get where files, once replaced, must stay?"""
 
 
 @dataclass(frozen=True)
@@ -45,31 +39,54 @@ class _Step:
     folders: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """Every step of a run, and what it was to reach with them; the goal is the caller's word."""
+
+    goal: str
+    steps: tuple[_Step, ...]
+
+
 def replace_all(
+    root: Path, changes: Mapping[str, bytes | None], *, expected: Mapping[str, bytes | None] | None = None
+) -> None:
+    """Give each path below `root` its new bytes, or remove it where they are None: as `replaced` does."""
+    with replaced(root, changes, expected=expected):
+        pass
+
+
+@contextlib.contextmanager
+def replaced(
     root: Path,
     changes: Mapping[str, bytes | None],
     *,
-    modes: Mapping[str, int] | None = None,
     expected: Mapping[str, bytes | None] | None = None,
-) -> None:
+    goal: str = "",
+    reached: Reached | None = None,
+) -> Iterator[None]:
     """Give each path below `root` its new bytes, or remove it where they are None: all of them or none.
 
-    A file keeps its mode and owner unless `modes` names one (new files: 0644). `expected` is what the files
-    must hold now, None for "not there": an edit since they were read is refused. Raises ApplyError with the
+    The block does what belongs to the same change. When it fails or is killed the files go back too, unless
+    `reached` says that it got to `goal`. A file keeps its mode and owner (new files: 0644). `expected` is what the
+    files must hold now, None for "not there": an edit since they were read is refused. Raises ApplyError with the
     tree as it was; links anywhere on a path, and paths that leave `root`, are refused before anything.
     """
     for path in {**changes, **(expected or {})}:
         _refuse_link_or_escape(root, path)
     try:
-        with _opened(root) as journal:
+        with _opened(root, reached) as journal:
             _refuse_edited(root, expected or {})
-            wanted = [_Change(path, changes[path], (modes or {}).get(path)) for path in sorted(changes)]
-            steps = tuple(_prepared(root, journal, number, change) for number, change in enumerate(wanted))
-            _record(journal, steps)
+            wanted = enumerate(sorted(changes))
+            steps = tuple(_prepared(root, journal, number, path, changes[path]) for number, path in wanted)
+            _record(journal, _Plan(goal, steps))
             _replace(root, journal, steps)
+            yield
             (journal / "plan.json").unlink()
     except OSError as error:
-        raise ApplyError(f"cannot write {error.filename or root}: {error.strerror}; the tree is as it was") from error
+        raise ApplyError(
+            f"cannot write {error.filename or root}: {error.strerror}; the tree is as it was",
+            hint="make room there, get the right to write, or write a patched copy elsewhere: --out DIR",
+        ) from error
     _prune(root, [path for path, data in changes.items() if data is None])
 
 
@@ -78,33 +95,33 @@ def is_pending(root: Path) -> bool:
     return (root / JOURNAL / "plan.json").exists()
 
 
-def recover(root: Path) -> tuple[str, ...]:
+def recover(root: Path, reached: Reached | None = None) -> tuple[str, ...]:
     """Put back what a killed run had replaced, and return the paths; () when there is nothing to undo."""
     if not (root / JOURNAL).exists():
         return ()
     _refuse_link_or_escape(root, f"{JOURNAL}/plan.json")
     with _claimed(root / JOURNAL) as journal:
-        return _rolled_back(root, journal)
+        return _rolled_back(root, journal, reached)
 
 
 @contextlib.contextmanager
-def _opened(root: Path) -> Iterator[Path]:
+def _opened(root: Path, reached: Reached | None) -> Iterator[Path]:
     """A new journal; it goes when the block is done or undone, and stays where undoing failed."""
     _refuse_link_or_escape(root, f"{JOURNAL}/plan.json")
-    if is_pending(root):
-        raise ApplyError(
-            f"an earlier run was interrupted while it wrote {root}",
-            hint="the next apply or revert puts the files back first",
-        )
     (root / JOURNAL).mkdir(parents=True, exist_ok=True)
     with _claimed(root / JOURNAL) as journal:
+        if is_pending(root):
+            raise ApplyError(
+                f"an earlier run was interrupted while it wrote {root}",
+                hint="the next apply or revert puts the files back first",
+            )
         try:
             for name in ("new", "old"):
                 shutil.rmtree(journal / name, ignore_errors=True)
                 (journal / name).mkdir()
             yield journal
         except BaseException:
-            _rolled_back(root, journal)
+            _rolled_back(root, journal, reached)
             raise
         _discard(journal)
 
@@ -112,11 +129,18 @@ def _opened(root: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def _claimed(journal: Path) -> Iterator[Path]:
     """The journal, ours alone: the kernel frees the claim of a killed run, and of no other."""
-    with (journal / "lock").open("wb") as handle:
+    another = ApplyError(f"another run is writing {journal.parent.parent}", hint="wait until it is done")
+    try:
+        handle = (journal / "lock").open("wb")
+    except FileNotFoundError:  # it ended just now, and its journal went
+        raise another from None
+    with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ApplyError(f"another run is writing {journal.parent.parent}", hint="wait until it is done") from None
+            raise another from None
+        if not os.fstat(handle.fileno()).st_nlink:
+            raise another
         yield journal
 
 
@@ -139,19 +163,18 @@ def _refuse_edited(root: Path, expected: Mapping[str, bytes | None]) -> None:
             raise ApplyError(f"{root / path} changed since it was read; nothing was written", hint="run it again")
 
 
-def _prepared(root: Path, journal: Path, number: int, change: _Change) -> _Step:
+def _prepared(root: Path, journal: Path, number: int, path: str, data: bytes | None) -> _Step:
     """Lay out the new bytes and keep the old file: a full disk or a missing right fails here."""
-    target = root / change.path
+    target = root / path
     existed = os.path.lexists(target)
-    if not existed and change.data is None:
+    if not existed and data is None:
         raise ApplyError(f"{target} cannot be removed: it is not there; nothing was written")
     if existed:
         _keep(target, journal / "old" / str(number))
-    if change.data is not None:
-        before = target.lstat() if existed else None
-        _write(journal / "new" / str(number), change.data, before, change.mode)
-    missing = [folder for folder in PurePosixPath(change.path).parents if not (root / folder).exists()]
-    return _Step(change.path, existed, change.data is not None, tuple(map(str, missing)))
+    if data is not None:
+        _write(journal / "new" / str(number), data, target.lstat() if existed else None)
+    missing = [folder for folder in PurePosixPath(path).parents if not (root / folder).exists()]
+    return _Step(path, existed, data is not None, tuple(map(str, missing)))
 
 
 def _keep(target: Path, kept: Path) -> None:
@@ -162,7 +185,7 @@ def _keep(target: Path, kept: Path) -> None:
         shutil.copy2(target, kept, follow_symlinks=False)
 
 
-def _write(path: Path, data: bytes, before: os.stat_result | None, mode: int | None) -> None:
+def _write(path: Path, data: bytes, before: os.stat_result | None) -> None:
     with path.open("xb") as handle:
         handle.write(data)
         handle.flush()
@@ -170,29 +193,30 @@ def _write(path: Path, data: bytes, before: os.stat_result | None, mode: int | N
     if before is not None and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
         with contextlib.suppress(PermissionError):  # only root may give files away
             os.chown(path, before.st_uid, before.st_gid)
-    path.chmod(mode if mode is not None else stat.S_IMODE(before.st_mode) if before else 0o644)
+    path.chmod(stat.S_IMODE(before.st_mode) if before else 0o644)
 
 
-def _record(journal: Path, steps: tuple[_Step, ...]) -> None:
-    files.write_atomic(journal / "plan.json", json.dumps([asdict(step) for step in steps]).encode())
+def _record(journal: Path, plan: _Plan) -> None:
+    files.write_atomic(journal / "plan.json", json.dumps(asdict(plan)).encode())
     for folder in (journal / "old", journal / "new", journal):
         _sync(folder)
 
 
-def _recorded(root: Path, journal: Path) -> tuple[_Step, ...]:
+def _recorded(root: Path, journal: Path) -> _Plan:
     """The plan as recorded. A tree from outside may bring its own: no path in it may leave the tree."""
     try:
-        steps = tuple(map(_step, json.loads((journal / "plan.json").read_bytes())))
+        fields = json.loads((journal / "plan.json").read_bytes())
+        plan = _Plan(str(fields["goal"]), tuple(map(_step, fields["steps"])))
     except FileNotFoundError:
-        return ()
+        return _Plan("", ())
     except (ValueError, TypeError, KeyError) as error:
         raise ApplyError(
             f"{journal / 'plan.json'} is damaged", hint=f"the kept files are in {journal / 'old'}"
         ) from error
-    for step in steps:
+    for step in plan.steps:
         for path in (step.path, *(f"{folder}/-" for folder in step.folders)):
             _refuse_link_or_escape(root, path)
-    return steps
+    return plan
 
 
 def _step(fields: dict[str, Any]) -> _Step:
@@ -212,19 +236,22 @@ def _replace(root: Path, journal: Path, steps: tuple[_Step, ...]) -> None:
         _sync(folder)
 
 
-def _rolled_back(root: Path, journal: Path) -> tuple[str, ...]:
+def _rolled_back(root: Path, journal: Path, reached: Reached | None) -> tuple[str, ...]:
     """Undo what the journal records, and the journal itself; where that fails, both stay for the next run."""
     try:
         with _interrupts_held():
-            steps = _recorded(root, journal)
-            _undo(root, journal, steps)
+            plan = _recorded(root, journal)
+            paths = tuple(step.path for step in plan.steps)
+            stays = reached is not None and bool(plan.goal) and reached(plan.goal, paths)
+            if not stays:
+                _undo(root, journal, plan.steps)
             _discard(journal)
     except OSError as error:
         raise ApplyError(
             f"cannot restore {error.filename or root}: {error.strerror}",
             hint=f"mend that and run again; the kept files are in {journal / 'old'}",
         ) from error
-    return tuple(step.path for step in steps)
+    return () if stays else paths
 
 
 def _undo(root: Path, journal: Path, steps: tuple[_Step, ...]) -> None:

@@ -57,7 +57,7 @@ def download_wheel(requirement: str, tags: Tags, into: Path, *, arrived: Callabl
     env = {**os.environ, "TMPDIR": str(into)}
     with log.open("wb") as out, subprocess.Popen(argv, cwd=into, env=env, stdout=out, stderr=out) as pip:
         _follow(pip, into, arrived)
-    said = tuple(log.read_text(errors="replace").splitlines()[-20:])
+    said = tuple(log.read_text("utf-8", "replace").splitlines()[-20:])
     _refuse_failure(pip.returncode, requirement, said)
     wheels = list((into / "wheel").glob("*.whl"))
     if len(wheels) != 1:

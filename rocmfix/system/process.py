@@ -34,7 +34,7 @@ def run(
     Raises FileNotFoundError when the program is missing and subprocess.TimeoutExpired after `timeout` seconds.
     """
     done = subprocess.run(
-        argv, cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True, errors="replace", check=False
+        argv, cwd=cwd, env=env, timeout=timeout, capture_output=True, encoding="utf-8", errors="replace", check=False
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rocmfix.errors import ApplyError
-from rocmfix.system.git import Git, GitError
+from rocmfix.system.files import read_inside
+from rocmfix.system.git import ABSENT, Git, GitError
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -96,7 +97,7 @@ class Repo(Git):
         return found
 
     def changed(self, paths: Iterable[str]) -> dict[str, Literal["staged", "edited", "untracked"]]:
-        """Which of `paths` are not as in HEAD, and how. Bytes are compared; no filter runs."""
+        """Which of `paths` are not as in HEAD, and how. Bytes are compared but for line ends; no filter runs."""
         wanted = tuple(paths)
         if not wanted:
             return {}
@@ -104,20 +105,31 @@ class Repo(Git):
         index = self.staged(*wanted)
         found: dict[str, Literal["staged", "edited", "untracked"]] = {}
         for path in wanted:
-            there = self._work_blob(path)
+            there = self._work_bytes(path)
             if index.get(path) != head.get(path):
                 found[path] = "staged"
             elif path not in index and there is not None:
                 found[path] = "untracked"
-            elif path in index and there != index[path].blob:
+            elif path in index and not _holds(there, index[path].blob):
                 found[path] = "edited"
         return found
 
-    def _work_blob(self, path: str) -> str | None:
-        """The id that the file in the working tree would have; a link stands for what it points to."""
+    def with_crlf(self, paths: Iterable[str]) -> frozenset[str]:
+        """Those of `paths` that lie in the working tree with CRLF where the index has LF, as `eol=crlf` asks for."""
+        wanted = tuple(paths)
+        index = self.staged(*wanted) if wanted else {}
+        work = {path: self._work_bytes(path) or b"" for path in index}
+        return frozenset(
+            path
+            for path, data in work.items()
+            if not _names(index[path].blob, data) and _names(index[path].blob, _lf(data))
+        )
+
+    def _work_bytes(self, path: str) -> bytes | None:
+        """What lies in the working tree, None for no file; a link stands for what it points to."""
         target = self.folder / path
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return blob_id(str(target.readlink()).encode() if target.is_symlink() else target.read_bytes())
+        with contextlib.suppress(OSError):
+            return str(target.readlink()).encode() if target.is_symlink() else read_inside(self.folder, path)
         return None
 
     def log(self, revs: str = "HEAD", *, limit: int | None = None, grep: str = "") -> tuple[Commit, ...]:
@@ -169,7 +181,12 @@ class Repo(Git):
 
     def stage(self, changes: Mapping[str, Entry | None]) -> None:
         """Put files into the index, or (None) take them out, without touching the work tree."""
-        self._put(changes, {})
+        try:
+            self._put(changes, {})
+        except GitError as error:
+            raise ApplyError(
+                f"cannot change the index of {self.folder}", details=error.details, hint=error.hint
+            ) from error
 
     def format_patch(self, commit: str) -> bytes:
         """A commit as `git am` takes it: the same bytes in every repository and with every git."""
@@ -189,7 +206,7 @@ class Repo(Git):
         ).out  # fmt: skip
 
     def _put(self, changes: Mapping[str, Entry | None], env: Mapping[str, str]) -> None:
-        gone = Entry("0", "0" * 40)
+        gone = Entry("0", "0" * len(self.head or ABSENT))
         lines = (f"{(entry or gone).mode} {(entry or gone).blob}\t{path}\0" for path, entry in changes.items())
         self.run("update-index", "-z", "--index-info", data="".join(lines).encode("utf-8", "surrogateescape"), env=env)
 
@@ -199,9 +216,23 @@ class Repo(Git):
             yield {"GIT_INDEX_FILE": f"{folder}/index"}
 
 
-def blob_id(data: bytes) -> str:
-    """The id git gives to `data` as a blob."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+def blob_id(data: bytes, algorithm: str = "sha1") -> str:
+    """The id git gives to `data` as a blob, in a repository with ids of that kind."""
+    return hashlib.new(algorithm, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _names(blob: str, data: bytes) -> bool:
+    """Whether `blob` is git's id for `data`; its length tells the kind."""
+    return blob_id(data, "sha1" if len(blob) == len(ABSENT) else "sha256") == blob
+
+
+def _holds(data: bytes | None, blob: str) -> bool:
+    """Whether a file with `data` is as the index says, but for CRLF where it says LF."""
+    return data is not None and (_names(blob, data) or _names(blob, _lf(data)))
+
+
+def _lf(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n")
 
 
 def open_repo(folder: Path) -> Repo | None:

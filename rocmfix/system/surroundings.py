@@ -21,7 +21,7 @@ def add_to_step_summary(markdown: str) -> bool:
     """Append to the job summary of the CI service this runs in (GITHUB_STEP_SUMMARY), if it names one."""
     target = variable("GITHUB_STEP_SUMMARY")
     if target:
-        with Path(target).open("a") as summary:
+        with Path(target).open("a", encoding="utf-8") as summary:
             summary.write(markdown + "\n")
     return target is not None
 
@@ -30,6 +30,6 @@ def set_step_output(name: str, value: str) -> bool:
     """Set an output of the CI step this runs in (GITHUB_OUTPUT), if the service takes any."""
     target = variable("GITHUB_OUTPUT")
     if target:
-        with Path(target).open("a") as outputs:
+        with Path(target).open("a", encoding="utf-8") as outputs:
             outputs.write(f"{name}={value}\n")
     return target is not None

@@ -50,7 +50,7 @@ def as_diff(patches: PatchSet, text: str, found: tuple[Proposal, ...]) -> str:
 
 
 def _for(patches: PatchSet, fix: Fix, now: Watch) -> Iterator[Proposal]:
-    text = (patches.folder / "series.toml").read_text()
+    text = (patches.folder / "series.toml").read_text(encoding="utf-8")
     block = _block(text, fix.id)
     is_seen = any(seen.verdict(fix.id) for seen in now.releases if not seen.not_reached)
     if not is_seen:

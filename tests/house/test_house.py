@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import rocmfix
 from rocmfix import errors
@@ -101,6 +102,13 @@ def test_the_help_names_each_verb_once():
     assert sorted(named) == main.list_commands(click.Context(main))
 
 
+@pytest.mark.parametrize("path", [path for path, _ in commands(main)])
+def test_help_has_no_holes(path):
+    """A docstring joined with another text keeps its indentation, which shows as blanks amid a sentence."""
+    said = CliRunner().invoke(main, [*path.split(), "--help"]).stdout.partition("Options:")[0]
+    assert not [line for line in said.splitlines() if "   " in line.strip()], said
+
+
 def test_help_imports_nothing_heavy():
     """`rocmfix --help` and each verb's `--help` are instant: they load click and the verb's module, nothing else."""
     code = (
@@ -121,3 +129,18 @@ def test_importing_a_module_has_no_effect(path, tmp_path, monkeypatch):
     module = "rocmfix." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
     importlib.import_module(module.removesuffix(".__init__"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_text_is_utf_8_whatever_the_locale(path):
+    """A pod's locale is often POSIX: a file read or a program heard in it would fail at the first accent."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        given = {word.arg for word in node.keywords}
+        positional = {"read_text": 1, "write_text": 2}.get(node.func.attr)
+        said = positional is None or len(node.args) >= positional or "encoding" in given
+        assert said, f"{name(path)}:{node.lineno} reads or writes text in the locale's encoding"
+        assert "text" not in given or node.func.attr not in {"run", "Popen"}, (
+            f"{name(path)}:{node.lineno} uses text=True"
+        )

@@ -1,6 +1,8 @@
 """Many files are replaced at once: all of them or none, whatever happens in the middle."""
 
+import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -38,13 +40,12 @@ CHANGES = {"a.py": b"new a", "pkg/b.py": b"new b\r\n", "pkg/deep/c.py": None, "f
 
 
 def test_replaces_creates_and_removes(tree: Path) -> None:
-    replace_all(tree, CHANGES, modes={"fresh/x/y.py": 0o755})
+    replace_all(tree, CHANGES)
     assert {name: data for name, (_, data) in snapshot(tree).items() if data} == {
         "a.py": b"new a",
         "pkg/b.py": b"new b\r\n",
         "fresh/x/y.py": b"y",
     }
-    assert stat.S_IMODE((tree / "fresh/x/y.py").stat().st_mode) == 0o755
 
 
 def test_leaves_no_trace_of_itself_nor_an_empty_folder(tree: Path) -> None:
@@ -200,6 +201,7 @@ def test_two_runs_at_once_do_not_mix(tree: Path) -> None:
         "import fcntl,sys; f=open(sys.argv[1],'wb'); fcntl.flock(f,fcntl.LOCK_EX); print('held',flush=True); input()"
     )
     (tree / JOURNAL).mkdir(parents=True)
+    (tree / JOURNAL / "plan.json").write_text('{"goal": "", "steps": []}')
     with subprocess.Popen(
         [sys.executable, "-c", holder, tree / JOURNAL / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
@@ -213,9 +215,30 @@ def test_two_runs_at_once_do_not_mix(tree: Path) -> None:
     assert (tree / "a.py").read_bytes() == b"old a.py\r\n"
 
 
-@pytest.mark.parametrize("plan", ['[{"path": "../x", "existed": false, "remains": true, "folders": []}]',
-                                  '[{"path": "x", "existed": false, "remains": true, "folders": ["../f"]}]',
-                                  "{", "[1]", "[{}]"])  # fmt: skip
+@pytest.mark.parametrize("when", ["before the lock is opened", "before it is held"])
+def test_a_run_that_ends_just_now_takes_its_journal_with_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """What is held then is the lock of a journal that is no more."""
+    (tree / JOURNAL).mkdir(parents=True)
+    owner, name = (Path, "open") if when == "before the lock is opened" else (fcntl, "flock")
+    real = getattr(owner, name)
+
+    def late(*args: Any) -> Any:
+        shutil.rmtree(tree / JOURNAL)
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, late)
+        with pytest.raises(ApplyError, match="another run"):
+            replace_all(tree, {"a.py": b"new"})
+    assert (tree / "a.py").read_bytes() == b"old a.py\r\n"
+    replace_all(tree, {"a.py": b"new"})
+
+
+@pytest.mark.parametrize("plan", ['{"goal": "", "steps": [{"path": "../x", "existed": false, "remains": true, "folders": []}]}',
+                                  '{"goal": "", "steps": [{"path": "x", "existed": false, "remains": true, "folders": ["../f"]}]}',
+                                  "{", "[1]", '{"goal": "", "steps": [{}]}'])  # fmt: skip
 def test_a_tree_cannot_bring_a_journal_that_reaches_outside(tree: Path, plan: str) -> None:
     (tree.parent / "x").write_text("safe")
     (tree.parent / "f").mkdir()

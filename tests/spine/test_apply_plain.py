@@ -7,6 +7,9 @@ import os
 import re
 import stat
 import subprocess
+import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +18,7 @@ from rocmfix.catalog import load
 from rocmfix.engine import patch_tree
 from rocmfix.source.folder import open_folder
 from rocmfix.system import journal
-from tests.spine.conftest import AFTER, KERNEL, LOADER, content, write_tree
+from tests.spine.conftest import AFTER, BEFORE, KERNEL, LOADER, content, write_tree
 
 
 def applied(root, layout=""):
@@ -109,6 +112,51 @@ def test_revert_of_an_untouched_tree_is_an_error(tmp_path, run):
     result = run("revert", write_tree(tmp_path / "tree"))
     assert result.exit_code == 5
     assert "rocmfix did nothing" in result.stderr
+
+
+def test_advice_fits_the_source(tmp_path, run, clone):
+    """A wheel or a ref cannot be patched in place, nor reverted."""
+    with zipfile.ZipFile(tmp_path / "x.whl", "w") as wheel:
+        for path, text in BEFORE.items():
+            wheel.writestr(path.removeprefix("python/"), text)
+    for source in (tmp_path / "x.whl", f"git:{clone.root}@main"):
+        assert f"rocmfix apply {source} --out DIR\n" in run("check", source).stderr
+        done = run("revert", source)
+        assert done.exit_code == 5
+        assert "hint: give the folder that apply patched (--in-place) or wrote (--out)" in done.stderr
+        assert "hint: write a patched copy: --out DIR" in run("apply", source, "--in-place").stderr
+    assert f"rocmfix apply {clone.root} --out DIR, or --in-place\n" in run("check", clone.root).stderr
+
+
+def test_a_gpu_that_nobody_knows_is_refused(tmp_path, run):
+    done = run("apply", write_tree(tmp_path / "tree"), "--dry-run", "--gfx", "nope")
+    assert done.exit_code == 2
+    assert "'gfx942', 'gfx950'" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["gone.whl", "no such user", "~nobody-here/x.whl"])
+def test_a_source_that_is_not_there_is_said_to_be_missing(run, name):
+    done = run("check", name)
+    assert done.exit_code == 3
+    assert ("there is no wheel" if name.endswith("whl") else "is no release, folder or wheel") in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_the_home_of_nobody_is_no_crash(run):
+    done = run("check", "git:~nobody-here/x@main")
+    assert done.exit_code == 3, done.output
+    assert "~nobody-here/x" in done.stderr
+
+
+def test_a_link_out_of_the_tree_is_named_itself(tmp_path, run):
+    real = write_tree(tmp_path / "real")
+    (tmp_path / "tree/python").mkdir(parents=True)
+    (tmp_path / "tree/python/sglang").symlink_to(real / "python/sglang")
+    done = run("check", tmp_path / "tree")
+    assert done.exit_code == 3
+    link, target = tmp_path / "tree/python/sglang", real / "python/sglang"
+    assert f"{link} is a symbolic link that leaves the tree: it points to {target}\n" in done.stderr
+    assert "hint: give the folder where the files really lie" in done.stderr
 
 
 def test_a_damaged_record_is_an_error_not_a_fresh_start(tmp_path, run):
@@ -311,6 +359,18 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path, run, v
     assert "hint:" in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["apply", "export"])
+def test_the_folder_that_this_runs_in_is_refused(tmp_path, run, monkeypatch, verb):
+    """It would be replaced, and what comes after would run nowhere."""
+    tree = write_tree(tmp_path / "tree")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    done = run(verb, tree, *(["--out", "."] if verb == "apply" else ["."]))
+    assert done.exit_code == {"apply": 5, "export": 3}[verb], done.output
+    assert "cannot make the folder .: it is the folder that this runs in" in done.stderr
+    assert list(Path.cwd().iterdir()) == []
+
+
 def test_a_cache_that_cannot_be_made_is_an_error_that_names_it(tmp_path, run, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("ROCMFIX_CACHE", str(tmp_path / "file/cache"))
@@ -355,3 +415,36 @@ def test_a_record_that_was_tampered_with_is_refused_by_each_verb(tmp_path, run, 
     assert "state.json is damaged" in done.stderr
     assert said in done.stderr
     assert content(tree) == before
+
+
+def rocmfix(*args, **options):
+    """The program itself, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "rocmfix", *map(str, args)], stderr=subprocess.PIPE, check=False, **options
+    )
+
+
+def test_a_closed_or_full_stdout_is_no_crash(tmp_path):
+    tree = write_tree(tmp_path / "tree")
+    closed = rocmfix("check", tree, preexec_fn=lambda: os.close(1))
+    assert closed.returncode == 0, closed.stderr
+    with Path("/dev/full").open("wb") as full:
+        done = rocmfix("check", tree, stdout=full)
+    assert done.returncode == 1
+    assert b"Error: cannot write: No space left on device\n" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("columns", [5, 80])
+def test_a_terminal_of_any_width_names_the_fixes(tmp_path, catalogue_folder, columns):
+    """Fewer than 40 columns get lines, which the terminal wraps."""
+    tree = write_tree(tmp_path / "tree")
+    parent, child = os.openpty()
+    env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+    done = rocmfix("check", tree, "--patches", catalogue_folder, stdout=child, env=env)
+    os.close(child)
+    said = os.read(parent, 100_000)
+    os.close(parent)
+    assert done.returncode == 10
+    assert b"remember" in said
+    assert (b"\xe2\x94\x80" in said) is (columns == 80), "the line below a table's head"

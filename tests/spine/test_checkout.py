@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from rocmfix.system import journal
+from rocmfix.system.repo import Repo
 from tests.spine.conftest import AFTER, BEFORE, KERNEL, LOADER, OTHER, PATCHES, Clone, content
 
 
@@ -183,22 +184,137 @@ def test_a_failed_ref_update_puts_the_files_back(clone, run):
     assert (clone.root / KERNEL).read_text() == BEFORE[KERNEL]
 
 
-@pytest.mark.parametrize("where", ["", "python"])
-def test_apply_after_a_killed_apply_starts_from_the_committed_files(clone, run, monkeypatch, where):
-    replace = journal._replace
+def killed(*, after, verb):
+    """Run `verb` in a child that dies, as of kill -9, once the `after` it is about to leave has done its work."""
+    owner, name = after
+    real = getattr(owner, name)
 
-    def killed(*args):
-        replace(*args)
+    def dies(*args, **kwargs):
+        real(*args, **kwargs)
         os._exit(9)
 
     child = os.fork()
     if child == 0:
-        monkeypatch.setattr(journal, "_replace", killed)
-        run("apply", clone.root / where, "--in-place")
+        setattr(owner, name, dies)
+        verb()
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_an_index_that_git_will_not_write_is_an_error_with_a_way_out(clone, run):
+    (clone.root / ".git/index.lock").write_text("")
+    before = content(clone.root), clone.log("%H")
+    done = run("apply", clone.root, "--in-place")
+    assert done.exit_code == 5, done.output
+    assert "cannot change the index" in done.stderr
+    assert "hint: wait for the git that is at work there; if none is, remove that file" in done.stderr
+    (clone.root / ".git/index.lock").unlink()
+    assert (content(clone.root), clone.log("%H")) == before
+    assert clone.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("how", ["short", "strange"])
+@pytest.mark.parametrize("verb", [["check"], ["apply", "--in-place"]])
+def test_a_damaged_index_is_an_error_with_a_way_out(clone, run, verb, how):
+    index = clone.root / ".git/index"
+    data = index.read_bytes()  # 12 bytes of header; the flags of the first entry are 60 bytes on
+    index.write_bytes(data[:20] if how == "short" else data[:72] + b"\x40\0\xff\xff" + data[76:])
+    done = run(verb[0], clone.root, *verb[1:])
+    assert done.exit_code == 1, done.output
+    assert "hint: git's index there is damaged; rm .git/index && git reset makes it anew" in done.stderr
+
+
+@pytest.mark.parametrize("asked", ["attribute", "autocrlf"])
+def test_line_ends_that_git_turns_to_crlf_are_no_edit(clone, run, asked):
+    """The commits are those of a checkout with LF; the files keep the CRLF they were checked out with."""
+    run("apply", clone.root, "--in-place")
+    commits = clone.log("%T")[:3]
+    run("revert", clone.root)
+    if asked == "attribute":
+        (clone.root / ".git/info/attributes").write_text("* text eol=crlf\n")
+    else:
+        clone.git("config", "core.autocrlf", "true")
+    shutil.rmtree(clone.root / "python/sglang/csrc")
+    (clone.root / LOADER).unlink()
+    clone.git("checkout", "-q", ".")
+    before = content(clone.root)
+    assert before[LOADER] == BEFORE[LOADER].replace("\n", "\r\n").encode()
+    done = run("apply", clone.root, "--in-place")
+    assert done.exit_code == 0, done.output
+    assert clone.log("%T")[:3] == commits
+    assert clone.git("status", "--porcelain") == ""
+    assert (clone.root / LOADER).read_bytes() == AFTER[LOADER].replace("\n", "\r\n").encode()
+    assert run("revert", clone.root).exit_code == 0
+    assert content(clone.root) == before
+    assert clone.git("status", "--porcelain") == ""
+
+
+def test_a_repository_with_sha256_ids_will_do(clone, run):
+    shutil.rmtree(clone.root / ".git")
+    clone.git("init", "-q", "--object-format=sha256")
+    clone.git("add", "-A")
+    clone.git("commit", "-q", "-m", "upstream")
+    before = content(clone.root)
+    done = run("apply", clone.root, "--in-place")
+    assert done.exit_code == 0, done.output
+    assert clone.git("status", "--porcelain") == ""
+    assert run("revert", clone.root).exit_code == 0
+    assert content(clone.root) == before
+    assert clone.git("status", "--porcelain") == ""
+
+
+def test_a_mended_file_that_became_a_pipe_is_an_edit(clone, run):
+    """Reading it would wait for ever for somebody to write."""
+    run("apply", clone.root, "--in-place")
+    (clone.root / LOADER).unlink()
+    os.mkfifo(clone.root / LOADER)
+    done = run("revert", clone.root)
+    assert done.exit_code == 5, done.output
+    assert f"edited: {LOADER}" in done.stderr
+
+
+@pytest.mark.parametrize("where", ["", "python"])
+def test_apply_after_a_killed_apply_starts_from_the_committed_files(clone, run, where):
+    killed(after=(journal, "_replace"), verb=lambda: run("apply", clone.root / where, "--in-place"))
     assert clone.git("diff", "--name-only")
     done = run("apply", clone.root / where, "--in-place")
     assert done.exit_code == 0, done.output
+    assert "put back 2 file(s) that a killed run had written" in done.stderr
     assert not clone.git("status", "--porcelain")
     assert len(clone.log("%s")) == 4
+
+
+@pytest.mark.parametrize("verb", ["check", "diff"])
+def test_no_verb_judges_what_a_killed_apply_left(clone, run, verb):
+    killed(after=(journal, "_replace"), verb=lambda: run("apply", clone.root, "--in-place"))
+    done = run(verb, clone.root / "python")
+    assert done.exit_code == 5, done.output
+    assert f"hint: rocmfix revert {clone.root}/python" in done.stderr
+    assert run("revert", clone.root, "--dry-run").exit_code == 5
+    assert clone.git("diff", "--name-only")
+
+
+def test_revert_after_a_killed_apply_puts_the_files_back(clone, run):
+    before = content(clone.root), clone.log("%H")
+    killed(after=(journal, "_replace"), verb=lambda: run("apply", clone.root, "--in-place"))
+    done = run("revert", clone.root)
+    assert done.exit_code == 0, done.output
+    assert f"restored {LOADER}" in done.stdout
+    assert "reverted what a killed run had written" in done.stdout
+    assert (content(clone.root), clone.log("%H")) == before
+
+
+@pytest.mark.parametrize("last", ["move", "stage"])
+@pytest.mark.parametrize("verb", [["apply", "--in-place"], ["revert"]])
+def test_a_run_killed_after_head_moved_is_finished_by_the_next(clone, run, last, verb):
+    """The commits are made: putting the files back would leave a checkout that is neither."""
+    if verb == ["revert"]:
+        run("apply", clone.root, "--in-place")
+    killed(after=(Repo, last), verb=lambda: run(verb[0], clone.root, *verb[1:]))
+    assert run("check", clone.root).exit_code == 5
+    done = run("apply", clone.root, "--in-place")
+    assert done.exit_code == 0, done.output
+    assert "put back" not in done.stderr
+    assert len(clone.log("%s")) == 4
+    assert clone.git("status", "--porcelain") == ""
+    assert {path: (clone.root / path).read_text() for path in AFTER} == AFTER

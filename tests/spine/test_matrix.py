@@ -35,11 +35,15 @@ hicache-writeback-gate        - - - - - - - - - - - - - B i i i i i i i
 kpool-rocm                    - - - - - - - - - - - - - - - - - B F F F
 topk-sigmoid-jit-hip          - - - - - - - - - - - - - c c c c c c c c
 draft-graph-dp-vote           - - - - - - - - - - - B B B B B B B F F F
-mooncake-early-send-event     ? ? ? ? ? ? ? ? ? ? ? ? ? B B B B B B F F
+mooncake-early-send-event     - - - - - - - - - - - B B B B B B B B F F
 spec-sampling-hip             B B B B B B B B B B B B B B B B B B F F F
 """
 """One letter a release: B broken, F fixed, - not there, P partly fixed, c conditional, m mitigated,
-i inconsistent but perhaps tolerated, ? suspect."""
+i inconsistent but perhaps tolerated, ? suspect.
+
+Where the reports only suspected `mooncake-early-send-event`, the sources decide: `maybe_send_cached_prefix_chunk` came
+with 0.5.15, where nothing waits for the forward; before, chunks are sent once their results are there.
+"""
 
 HEDGES = {"P": "partly mended", "c": "conditional", "i": "inconsistent", "?": "suspect"}
 """What a reason begins with where the facts are not certain."""

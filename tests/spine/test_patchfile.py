@@ -62,6 +62,12 @@ PATH = "python/sglang/a.py"
         (GOOD.replace("index 11", "old mode 100644\nnew mode 100755\nindex 11"), "a mode change"),
         (GOOD.replace("index 11", "new file mode 120000\nindex 11"), "a symbolic link"),
         (GOOD.replace("index 11", "GIT binary patch\nindex 11"), "binary content"),
+        (GOOD.replace("index 11", "new file mode 160000\nindex 11"), "a submodule"),
+        (GOOD.replace("index 11", "new file mode 100755\nindex 11"), "an executable file"),
+        (GOOD.replace("index 11", "deleted file mode 120000\nindex 11"), "a symbolic link"),
+        (GOOD.replace("index 11", "copy from python/x\ncopy to python/y\nindex 11"), "a copy"),
+        (GOOD.replace("index 11", "Binary files a/x and b/x differ\nindex 11"), "binary content"),
+        (GOOD.replace(PATH, "python/a b.py"), "a path with blanks"),
         (GOOD.replace(" three\n", ""), "damaged"),
         (GOOD.replace("\n", "\r\n"), "CR line endings"),
         (GOOD.replace("Date: Mon, 1 Jun 2026 10:00:00 +0200\n", ""), "no Date"),
@@ -90,7 +96,23 @@ def test_refuses_a_large_patch_and_one_that_is_not_text():
         parse_patch(GOOD.encode() + b"\xff", "x.patch")
 
 
-@pytest.mark.parametrize("path", ["", "/a", "../a", "a/../b", "a//b", "./a", "a\\b", "a/.git/config", "a/", "a\0b"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/a",
+        "../a",
+        "a/../b",
+        "a//b",
+        "./a",
+        "a\\b",
+        "a/.git/config",
+        "a/.Git/config",
+        ".rocmfix/state.json",
+        "a/",
+        "a\0b",
+    ],
+)
 def test_paths_that_leave_a_tree_are_unsafe(path):
     assert not safe_path(path)
 

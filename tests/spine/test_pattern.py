@@ -40,6 +40,22 @@ else:
 
 
 @pytest.mark.parametrize(
+    "pattern", ["...", "x = ...", "a or ...", "f(x=...)", "return ...", "f(..., x)", "f(..., ...)", "(..., 1)"]
+)
+def test_dots_that_stand_for_nothing_are_refused(pattern):
+    """They would match a literal `...` only: a probe that can never hold, and says nothing of it."""
+    with pytest.raises(PatternError, match="one expression is `_`"):
+        compile_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["f(...)", "f(x, ...)", "f(x, ..., y=1)", "x[...]", "x[..., 0]", "if x: ...", "def f(_): ..."]
+)
+def test_dots_where_they_have_a_meaning(pattern):
+    compile_pattern(pattern)
+
+
+@pytest.mark.parametrize(
     ("scope", "pattern", "under", "line"),
     [
         ("Backend.init", "self.run(...)", None, 13),
@@ -85,6 +101,30 @@ def test_a_method_of_another_class_is_not_meant():
     source = "class A:\n    def f(self):\n        one()\nclass B:\n    def f(self):\n        two()\n"
     assert search(source, "B.f", "one()").match_line is None
     assert search(source, "A.f", "one()").match_line == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "scope", "pattern", "under"),
+    [
+        ("def f():\n    if a or b:\n        go()\n", "f", "go()", "a"),
+        ("def f():\n    g([])\n", "f", "g(())", None),
+        ("def f():\n    g(1)\n", "f", "g(_, _, ...)", None),
+        ("from a.b import c\n", "", "from b import c", None),
+        ("from .a import c\n", "", "from a import c", None),
+        ("def f():\n    a or b\n", "f", "a and b", None),
+        (SOURCE, "Backend.text", "self.walk(steps)", None),
+    ],
+)
+def test_what_only_looks_alike_is_no_match(source, scope, pattern, under):
+    """The last is a scope that cutting tears inside a string: the whole file is parsed, and only that scope asked."""
+    assert search(source, scope).scope_line
+    assert search(source, scope, pattern, under).match_line is None
+
+
+@pytest.mark.parametrize("above", ["", "import os\n"])
+def test_a_scope_is_not_inside_itself(above):
+    assert search(f"{above}def f():\n    g()\n", "f.f").scope_line is None
+    assert search(f"{above}def f():\n    def f():\n        g()\n", "f.f").scope_line == 2 + bool(above)
 
 
 def test_what_is_not_python_holds_nothing():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rocmfix import merge as merge_module
@@ -66,13 +68,31 @@ def test_a_new_variant_is_cut_by_a_three_way_merge(tmp_path, run, stored):
     assert "Signed-off-by: A Writer" in text
 
 
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        ("0.5.11", 'since = "0.5.11"\n\n# and in the entry of remember.patch: until = "0.5.11"\n'),
+        ("0.5.9", 'since = "0.5.9"\nuntil = "0.5.10"\n'),
+        ("0.5.10", 'since = "0.5.10"\n\n'),
+    ],
+)
+def test_a_new_variant_says_which_window_it_cuts_short(tmp_path, run, since, said):
+    """Windows may not overlap: without that the next lint fails on lines that were printed to be pasted."""
+    tree = write_tree(tmp_path / "tree")
+    (tree / LOADER).write_text((tree / LOADER).read_text().replace("    try:\n", "    try:  # to build\n"))
+    (tree / "python/sglang/version.py").write_text(f'__version__ = "{since}"\n')
+    result = run("refresh", SET, "--onto", tree, "--dry-run")
+    assert said in result.stdout, result.output
+
+
 def test_a_merge_that_conflicts_shows_the_lines(tmp_path, run, stored):
     tree = write_tree(tmp_path / "tree")
     (tree / LOADER).write_text((tree / LOADER).read_text().replace("        return None", "        return False"))
     before = stored()
     result = run("refresh", SET, "--onto", tree)
     assert result.exit_code == 5
-    assert "<<<<<<<" in result.stderr
+    assert "  <<<<<<< " + str(tree) in result.stderr
+    assert "  >>>>>>> remember.patch\n" in result.stderr
     assert "return False" in result.stderr
     assert stored() == before
 
@@ -103,6 +123,15 @@ def test_a_clean_merge_is_applied_only_when_asked_and_stays_marked(tmp_path, run
     assert "remember(name)" in (tree / LOADER).read_text()
     assert "merged it into a shape it was not cut for" in run("check", tree).stdout
     assert run("revert", tree).exit_code == 0
+
+
+def test_a_merged_commit_says_which_variant_it_came_from(clone, run):
+    text = (clone.root / LOADER).read_text().replace("    try:\n", "    try:  # to build\n")
+    (clone.root / LOADER).write_text(text)
+    clone.git("commit", "-qam", "mine")
+    assert run("apply", clone.root, "--in-place", "--merge", "--fix", "remember").exit_code == 0
+    verdicts = {v["fix"]: v for v in json.loads(run("check", clone.root, "--json").stdout)["verdicts"]}
+    assert (verdicts["remember"]["verdict"], verdicts["remember"]["variant"]) == ("applied", "remember.patch")
 
 
 def test_nothing_to_refresh_says_so(tmp_path, run):

@@ -54,6 +54,16 @@ def test_the_table_of_a_terminal(golden, width):
     golden(f"check-{width}.txt", "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n")
 
 
+@pytest.mark.parametrize("width", [60, 80, 119])
+def test_no_terminal_is_too_narrow_for_the_names(width):
+    """A pod's terminal has 80 columns: a fix or a verdict cut short cannot be copied into the next command."""
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=False).print(verdict_table(REPORT))
+    for verdict in REPORT.verdicts:
+        assert f"{verdict.verdict.value} " in out.getvalue()
+        assert f"{verdict.fix}" in out.getvalue()
+
+
 def test_plain_lines_for_a_pipe(golden):
     golden("check-plain.txt", "\n".join([*verdict_lines(REPORT), summary(REPORT, 6)]) + "\n")
 

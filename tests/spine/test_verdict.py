@@ -63,6 +63,15 @@ def test_offsets_are_fine_and_reported(catalog):
 def test_our_very_change_without_our_record_is_upstream_identical(catalog):
     verdict = judge(catalog, MENDED)
     assert (verdict.verdict, verdict.how, verdict.variant) == (Outcome.UPSTREAM, How.IDENTICAL, "guard.patch")
+    assert (verdict.file, verdict.line) == (PATH, 30)
+
+
+def test_a_change_in_two_places_is_seen_at_the_first(tmp_path):
+    twice = MENDED.replace("// line 2\n", "// line 2, mended\n")
+    catalog = make_catalog(tmp_path, SERIES, {"guard.patch": cut({PATH: BROKEN}, {PATH: twice})})
+    for text, outcome in ((BROKEN, Outcome.NEEDED), (twice, Outcome.UPSTREAM)):
+        verdict = judge(catalog, text)
+        assert (verdict.verdict, verdict.file, verdict.line) == (outcome, PATH, 2)
 
 
 def test_other_words_for_it_are_upstream_differently(catalog):
@@ -89,6 +98,15 @@ def test_our_record_makes_it_applied(catalog, after):
     assert judge(catalog, MENDED, done).verdict is Outcome.APPLIED
 
 
+@pytest.mark.parametrize(("gone", "outcome"), [(True, Outcome.APPLIED), (False, Outcome.CONFLICT)])
+def test_our_record_knows_what_was_removed(catalog, gone, outcome):
+    """By the record alone: this shape, merged in three ways, is none that the patch reverses on."""
+    text = BROKEN.replace("// line 28", "// changed 28")
+    done = {"guard": Done("guard.patch", {PATH: blob_id(text.encode()), GATE: None}, merged=True)}
+    files = {PATH: text.encode()} if gone else {PATH: text.encode(), GATE: b"x = 1\n"}
+    assert judge_all(catalog, MemoryTree(files), done).verdicts[0].verdict is outcome
+
+
 def test_our_record_does_not_outweigh_the_content(catalog):
     """Recorded, but the file was restored since."""
     done = {"guard": Done("guard.patch", {PATH: blob_id(MENDED.encode())})}
@@ -98,7 +116,7 @@ def test_our_record_does_not_outweigh_the_content(catalog):
 def test_a_shape_that_no_patch_covers_is_unmended_with_advice(catalog):
     verdict = judge(catalog, "#include <cuda_runtime.h>\nhopeless\n")
     assert (verdict.verdict, verdict.advice) == (Outcome.UNMENDED, "upgrade to 0.5.15")
-    assert verdict.reason == "too large to patch"
+    assert (verdict.reason, verdict.line) == ("too large to patch", 2)
 
 
 def test_any_other_shape_is_a_conflict_that_shows_both_lines(catalog):
@@ -115,6 +133,7 @@ def test_two_variants_that_apply_are_a_conflict(tmp_path):
     verdict = judge(make_catalog(tmp_path, series, patches), BROKEN)
     assert verdict.verdict is Outcome.CONFLICT
     assert "guard.patch and other.patch" in verdict.reason
+    assert verdict.advice == "give each variant a `relevant` probe of its own: patches/README.md"
 
 
 def test_a_variant_may_say_when_it_is_meant(tmp_path):
@@ -149,6 +168,16 @@ relevant = [{ python = "build", has = "flags.append('-DUSE_ROCM')", in = "python
     assert verdict(new).variant == "guard.patch"
     assert verdict(gated).how is How.IDENTICAL
     assert verdict(gated.replace("return x and not _is_hip", "return not _is_hip and x and 1")).how is How.DIFFERENTLY
+
+
+def test_a_probe_of_the_whole_module_says_so(tmp_path):
+    relevant = 'relevant = [{ file = "python/sglang/kernel.cuh" }, { python = "", has = "gate(_)", in = "python/sglang/gate.py" }]'
+    series = "\n".join(relevant if line.startswith("relevant") else line for line in SERIES.splitlines())
+    catalog = make_catalog(tmp_path, series, {"guard.patch": cut({PATH: BROKEN}, {PATH: MENDED})})
+    tree = MemoryTree({PATH: BROKEN.encode(), GATE: b"x = 1\n"})
+    verdict = judge_all(catalog, tree).verdicts[0]
+    assert (verdict.verdict, verdict.reason) == (Outcome.NOT_APPLICABLE, "the module has no `gate(_)`")
+    assert (verdict.file, verdict.line) == (GATE, 1)
 
 
 def test_a_crlf_tree_gets_the_same_verdicts(catalog):

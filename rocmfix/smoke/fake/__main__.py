@@ -26,7 +26,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def asked_plays(model: str | None) -> frozenset[str]:
     file = Path(model or "") / "plays"
-    return frozenset(file.read_text().replace(",", " ").split()) if file.is_file() else frozenset()
+    return frozenset(file.read_text(encoding="utf-8").replace(",", " ").split()) if file.is_file() else frozenset()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
