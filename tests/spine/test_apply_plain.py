@@ -437,7 +437,7 @@ def test_a_closed_or_full_stdout_is_no_crash(tmp_path):
 
 @pytest.mark.parametrize("columns", [5, 80])
 def test_a_terminal_of_any_width_names_the_fixes(tmp_path, catalogue_folder, columns):
-    """Fewer than 40 columns get lines, which the terminal wraps."""
+    """Fewer than 60 columns get the lines of a pipe, which the terminal wraps."""
     tree = write_tree(tmp_path / "tree")
     parent, child = os.openpty()
     env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
@@ -447,4 +447,4 @@ def test_a_terminal_of_any_width_names_the_fixes(tmp_path, catalogue_folder, col
     os.close(parent)
     assert done.returncode == 10
     assert b"remember" in said
-    assert (b"\xe2\x94\x80" in said) is (columns == 80), "the line below a table's head"
+    assert (b"FIX" in said) is (columns == 5), "the heading of the lines"
