@@ -150,7 +150,7 @@ def container(plan: SmokePlan, command: tuple[str, ...], port: int | None = None
         image=plan.image or "",
         command=command,
         run=plan.run,
-        env=_environment(plan),
+        env=environment(plan),
         mounts=tuple(mounts),
         devices=nodes(profile.devices, profile.device_folders),
         groups=groups_of(profile.group_of),
@@ -243,12 +243,12 @@ class ProcessLauncher:
         except FileNotFoundError as error:
             raise SmokeError(f"{plan.python} is not there", hint="--python names the one with sglang") from error
         try:
-            yield ProcessServed(background, f"http://127.0.0.1:{port}", _environment(plan))
+            yield ProcessServed(background, f"http://127.0.0.1:{port}", environment(plan))
         finally:
             background.stop(GRACE)
 
 
-def _environment(plan: SmokePlan) -> dict[str, str]:
+def environment(plan: SmokePlan) -> dict[str, str]:
     """What the run profile and the user set, the user's last."""
     return {**dict(plan.profile.env), **dict(plan.env)}
 
@@ -256,7 +256,7 @@ def _environment(plan: SmokePlan) -> dict[str, str]:
 def _process(plan: SmokePlan, command: tuple[str, ...], log: Path) -> Background:
     """Start a program from a neutral folder: a checkout in the current one would shadow packages."""
     try:
-        return Background.start(command, log=log, env=_environment(plan), cwd=Path("/"))
+        return Background.start(command, log=log, env=environment(plan), cwd=Path("/"))
     except FileNotFoundError as error:
         raise SmokeError(f"{plan.python} is not there", hint="--python names the one with sglang") from error
 

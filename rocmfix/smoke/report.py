@@ -59,7 +59,7 @@ def markdown(report: SmokeReport, explanations: dict[str, str]) -> str:
             for verdict in verdicts
         ]
         parts.append("")
-    parts += [*_speeds(report.rungs), *_unproved(report)]
+    parts += [*_speeds(report.rungs), *_stacks(report.rungs), *_unproved(report)]
     used = dict.fromkeys(verdict.check for verdict in report.verdicts)
     parts += ["## What each check asks", ""]
     parts += [f"- **{name}**: {explanations[name]}" for name in used if name in explanations]
@@ -149,8 +149,18 @@ def _speeds(rungs: tuple[Rung, ...]) -> Iterable[str]:
 
 
 def _unproved(report: SmokeReport) -> Iterable[str]:
-    if report.unproved:
-        yield from ("## What this does not prove", "", *(f"- {text}" for text in report.unproved), "")
+    unproved = [*report.unproved, *([f"checks left out: {', '.join(report.left_out)}"] if report.left_out else [])]
+    if unproved:
+        yield from ("## What this does not prove", "", *(f"- {text}" for text in unproved), "")
+
+
+def _stacks(rungs: tuple[Rung, ...]) -> Iterable[str]:
+    for rung in rungs:
+        if rung.stacks:
+            lines = [
+                f"    {_printable(line)}" for line in rung.stacks.splitlines()
+            ]  # indented: no fence to break out of
+            yield from (f"## Stacks of the hang at {rung.depth.label}", "", *lines, "")
 
 
 def _cell(text: object) -> str:

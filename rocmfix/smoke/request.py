@@ -7,12 +7,17 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from rocmfix.smoke.plan import SmokePlan
 from rocmfix.smoke.profile import load_profile
 from rocmfix.smoke.records import Depth
+from rocmfix.system.surroundings import variable
+
+OURS = frozenset({"--host", "--port", "--served-model-name", "--model-path", "--model"})
+"""Flags that the launch command has already; a second one would win, and the server would not be found."""
 
 
 def plan_from(options: Mapping[str, Any]) -> SmokePlan:
@@ -62,6 +67,8 @@ def _refuse_contradictions(options: Mapping[str, Any], runtime: str, image: str 
         raise click.UsageError("give IMAGE, or --url for a server that runs already")
     if image and not re.fullmatch(r"[\w.:@/-]{1,512}", image):
         raise click.UsageError(f"{image!r} is no image reference")
+    if taken := sorted(OURS & {word.partition("=")[0] for word in options["server_args"]}):
+        raise click.UsageError(f"{taken[0]} is given to the server by rocmfix: leave it out")
     model = options["model"]
     if not model:
         raise click.UsageError("--model is missing: the checkpoint's folder")
@@ -88,16 +95,23 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """NAME=VALUE."""
+    """NAME=VALUE; or NAME alone, whose value is in this environment, so that a secret need not be typed."""
     name, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
-    return name, value
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+        raise click.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--env")
+    known = value if equals else variable(name)
+    if known is None:
+        raise click.BadParameter(f"{name} is not set here, and not NAME=VALUE", param_hint="--env")
+    return name, known
 
 
 def url(text: str) -> str:
     """A server's URL: no credentials, no query."""
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+    try:
+        port = urlsplit(text).port  # raises on a port or an IPv6 address that is none
+    except ValueError:
+        port = 0
+    if port == 0 or not text.isascii() or not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
         raise click.BadParameter(f"{text!r} is no http(s) URL of a server", param_hint="--url")
     return text.rstrip("/")
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from rocmfix.cli import main
-from rocmfix.smoke.plan import redacted
 from rocmfix.smoke.records import Depth
+from rocmfix.smoke.secrecy import redacted
 from tests.smoke.conftest import planned
 
 
@@ -34,7 +36,19 @@ def invoke(*words: str):
         (("img", "--model", "/tmp", "--depth", "4-0-5"), "start at 1"),
         (("img", "--model", "/tmp", "--depth", ","), "at least one depth"),
         (("img", "--model", "/tmp", "--concurrency", "16,x"), "no list of numbers"),
-        (("img", "--model", "/tmp", "--env", "NO"), "is not NAME=VALUE"),
+        (("--url", "http://127.0.0.1:99999"), "no http(s) URL"),
+        (("--url", "http://127.0.0.1:0"), "no http(s) URL"),
+        (("--url", "http://[::1"), "no http(s) URL"),
+        (("--url", "http://h/\u00fc"), "no http(s) URL"),
+        (("img", "--model", "/tmp", "--depth", "4-1-0"), "sglang makes it 4-1-5"),
+        (("img", "--model", "/tmp", "--depth", "4-1-3"), "sglang makes it 4-1-5"),
+        (("img", "--model", "/tmp", "--depth", "4-2-1"), "start at 2"),
+        (("img", "--model", "/tmp", "--depth", "\uff14"), "write off, 4 or 5-1-6"),
+        (("img", "--model", "/tmp", "--env", "NO_SUCH_NAME"), "is not set here, and not NAME=VALUE"),
+        (("img", "--model", "/tmp", "--", "--port", "1"), "--port is given to the server by rocmfix"),
+        (("img", "--model", "/tmp", "--", "--served-model-name=x"), "--served-model-name is given"),
+        (("--url", "http://h:1", "--api-key-env", "NO_SUCH_NAME"), "NO_SUCH_NAME holds no key"),
+        (("img", "--model", "/tmp", "--runtime", "k8s", "--bounds", "b.toml"), "not in the Job's image"),
         (("img", "--model", "/tmp", "--env", "A B=1"), "is not NAME=VALUE"),
     ],
 )
@@ -65,6 +79,72 @@ def test_the_users_flags_come_last_and_are_not_doubled():
     command = plan.launch(Depth.parse("4"), host="127.0.0.1", port=1)
     assert command[-3:] == ("--disable-custom-all-reduce", "--tp-size", "8")
     assert command.count("--disable-custom-all-reduce") == 1
+
+
+SECRET = "geheim-77"
+
+
+@pytest.fixture
+def keyed(monkeypatch):
+    """Words that bring a key, a token and a password, and variables whose names only look like it."""
+    monkeypatch.setenv("HF_TOKEN", f"hf_{SECRET}")
+    return ("--model", "/models/m", "--depth", "4", "--env", "HF_TOKEN", "--env", f"AWS_SECRET_ACCESS_KEY=aws {SECRET}",
+            "--env", "TOKENIZERS_PARALLELISM=false", "--", "--api-key", f"a-{SECRET}", f"--admin-api-key=b-{SECRET}")  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [
+    ["--dry-run"], ["--dry-run", "--json"], ["--dry-run", "--runtime", "process"], ["--runtime", "slurm"], ["--runtime", "k8s"],
+])  # fmt: skip
+def test_what_is_shown_holds_no_secret(how, keyed):
+    result = invoke("img" if how[-1] != "process" else "--no-off", *how, *keyed)
+    assert result.exit_code == 0, result.output
+    assert SECRET not in result.output
+    assert "PARALLELISM" in result.output
+    assert "false" in result.output
+
+
+def test_a_job_takes_its_secrets_from_where_it_runs(keyed):
+    script = invoke("img", "--runtime", "slurm", *keyed).stdout
+    assert "--env HF_TOKEN --env AWS_SECRET_ACCESS_KEY --env TOKENIZERS_PARALLELISM=false" in script
+    [container] = yaml.safe_load(invoke("img", "--runtime", "k8s", *keyed).stdout)["spec"]["template"]["spec"][
+        "containers"
+    ]
+    env = {each["name"]: each for each in container["env"]}
+    assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "rocmfix-smoke", "key": "HF_TOKEN"}}
+    assert env["TOKENIZERS_PARALLELISM"]["value"] == "false"
+    assert "--env HF_TOKEN " in container["args"][0]
+
+
+def test_reports_and_logs_hold_no_secret(fake_sglang, tmp_path, monkeypatch):
+    """sglang logs its arguments, its key among them."""
+    monkeypatch.setenv("MY_KEY", f"{SECRET}\n")
+    (tmp_path / "m").mkdir()
+    result = invoke("--runtime", "process", "--python", sys.executable, "--device", "nvidia", "--model", str(tmp_path / "m"),
+                    "--env", f"PYTHONPATH={fake_sglang}", "--env", f"HF_TOKEN=hf_{SECRET}", "--api-key-env", "MY_KEY", "--depth", "4",
+                    "--no-off", "--only", "starts", "--out", str(tmp_path / "out"), "--", "--api-key", SECRET)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert SECRET not in result.output
+    assert "api_key='***'" in (tmp_path / "out/server-4-1-5.log").read_text()
+    for file in (tmp_path / "out").iterdir():
+        assert SECRET not in file.read_text(), file
+
+
+def test_a_job_says_every_option_again(tmp_path):
+    words = ("--draft-model", "/models/d", "--host-network", "--start-limit", "99", "--stall-limit", "7.5", "--only", "starts",
+             "--only", "speed", "--python", "/opt/venv/bin/python")  # fmt: skip
+    script = invoke("img", "--model", "/m", "--runtime", "slurm", "--bounds", "b.toml", *words).stdout
+    for word in ("--draft-model /models/d", "--host-network", "--start-limit 99", "--stall-limit 7.5",
+                 "--only starts --only speed", "--python /opt/venv/bin/python", f"--bounds {Path('b.toml').absolute()}"):  # fmt: skip
+        assert word in script
+    job = yaml.safe_load(
+        invoke("img", "--model", "/m", "--runtime", "k8s", "--env", "NO=yes", "--env", "A=$(B)", *words).stdout
+    )
+    spec = job["spec"]["template"]["spec"]
+    assert "--env 'A=$$(B)'" in spec["containers"][0]["args"][0]  # Kubernetes would put B's value there
+    assert "--draft-model /draft" in spec["containers"][0]["args"][0]
+    assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/model", "/draft", "/dev/shm"]
+    assert [v["hostPath"]["path"] for v in spec["volumes"] if "hostPath" in v] == ["/m", "/models/d"]
+    assert {"name": "NO", "value": "yes"} in spec["containers"][0]["env"]  # not false, as YAML would read a bare NO
 
 
 @pytest.mark.parametrize("words", [("--api-key", "geheim"), ("--api-key=geheim",), ("--admin-api-key", "geheim")])
