@@ -36,9 +36,17 @@ def docker_run(wish: Wish) -> tuple[str, ...]:
     words += [word for limit in wish.ulimits for word in ("--ulimit", limit)]
     for name, value in wish.env.items():
         words += ["--env", name if NAME.search(name) else f"{name}={value}"]
-    words += [word for source, target in wish.mounts for word in ("--volume", f"{source}:{target}:ro")]
+    words += [word for mount in wish.mounts for word in ("--mount", _mount(*mount))]
     if wish.has_host_network:
         words += ["--network", "host"]
     elif wish.port:
         words += ["--publish", f"127.0.0.1::{wish.port}"]
     return (*words, "--entrypoint", wish.command[0], wish.image, *wish.command[1:])
+
+
+def _mount(source: str, target: str) -> str:
+    """A read-only bind mount; --volume would cut a path at its colons. The client reads this as a line of CSV."""
+    field = f"source={source}"
+    if any(char in source for char in ',"\n\r'):
+        field = '"' + field.replace('"', '""') + '"'
+    return f"type=bind,{field},target={target},readonly"

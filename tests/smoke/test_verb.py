@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -255,3 +257,25 @@ def test_a_url_that_is_no_server_could_not_be_run():
     result = invoke("--url", "http://127.0.0.1:1")
     assert result.exit_code == 14
     assert "does not answer /get_server_info" in result.output
+
+
+@pytest.mark.parametrize("runtime", ["docker", "process"])
+def test_a_dry_run_is_for_pasting_into_a_shell(runtime, tmp_path):
+    """Spaces, quotes, colons and commas arrive as they were asked for."""
+    model = tmp_path / 'it\'s, a "model": $HOME'
+    image = ("img",) if runtime == "docker" else ()
+    words = (*image, "--runtime", runtime, "--model", str(model), "--env", "A=b c $X", "--depth", "4", "--no-off", "--dry-run",
+             "--device", "cpu", "--", "--chat-template", "{{ x }}; y")  # fmt: skip
+    printed = invoke(*words).stdout
+    show = 'docker() { printf "%s\\0" "$@"; }; env() { printf "%s\\0" "$@"; };'
+    arrived = subprocess.run(["bash", "-c", show + printed], capture_output=True, text=True, check=True).stdout.split(
+        "\0"
+    )
+    assert arrived[-3:-1] == ["--chat-template", "{{ x }}; y"]
+    assert "A=b c $X" in arrived
+    if runtime == "docker":
+        [mount] = [arrived[place + 1] for place, word in enumerate(arrived) if word == "--mount"]
+        [fields] = csv.reader([mount])  # the docker client reads it so
+        assert fields == ["type=bind", f"source={model}", "target=/model", "readonly"]
+    else:
+        assert arrived[arrived.index("--model-path") + 1] == str(model)
