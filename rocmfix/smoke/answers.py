@@ -21,7 +21,7 @@ def reading(what: str) -> Iterator[None]:
     """Turn whatever another shape breaks in here into one error: anybody may answer on a port."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         first = (str(error) or type(error).__name__).splitlines()[0]
         raise NotSglang(f"{what} is not sglang's: {first[:160]}") from error
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from rocmfix.smoke.checkpoint import stray
 from rocmfix.smoke.plan import SmokePlan
 from rocmfix.smoke.profile import load_profile
 from rocmfix.smoke.records import Depth
@@ -72,8 +73,22 @@ def _refuse_contradictions(options: Mapping[str, Any], runtime: str, image: str 
     model = options["model"]
     if not model:
         raise click.UsageError("--model is missing: the checkpoint's folder")
-    if runtime in {"docker", "process"} and not options["dry_run"] and not Path(model).is_dir():
-        raise click.UsageError(f"--model {model}: no such folder")
+    _refuse_folders(options, runtime)
+
+
+def _refuse_folders(options: Mapping[str, Any], runtime: str) -> None:
+    """Refuse checkpoints that a server started here would not see."""
+    if runtime not in {"docker", "process"} or options["dry_run"]:
+        return
+    for option in ("model", "draft_model"):
+        folder = Path(options[option] or "/")
+        if not folder.is_dir():
+            raise click.UsageError(f"--{option.replace('_', '-')} {folder}: no such folder")
+        if runtime == "docker" and options[option] and (outside := stray(folder)):
+            raise click.UsageError(
+                f"{outside} is a link out of its folder, which a container does not see; "
+                f"hf download REPO --local-dir DIR  makes a folder of its own"
+            )
 
 
 def depths(text: str, *, with_off: bool) -> tuple[Depth, ...]:

@@ -44,7 +44,7 @@ class Answer:
         """The body as JSON, or as text where it is none."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self.body.decode(errors="replace")
 
 
@@ -96,7 +96,7 @@ class Peer:
 def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Garbled(f"{data[:80]!r} is not JSON") from error
 
 
