@@ -219,11 +219,12 @@ def test_words_after_two_dashes_go_to_the_server_without_an_image_too():
 
 def test_running_servers_are_a_ladder_of_their_own(fake_sglang, tmp_path):
     """Each URL is a rung, at the depth its server says it has."""
-    from rocmfix.system.background import Background, free_port
+    from rocmfix.system.background import Background
+    from rocmfix.system.ports import own_port
 
     servers = []
     for number, steps in enumerate((4, 0)):
-        port = free_port()
+        port = own_port()
         flags = ["--speculative-num-steps", str(steps), "--speculative-eagle-topk", "1"] if steps else []
         argv = [sys.executable, "-m", "sglang.launch_server", "--port", str(port), *flags]
         log = tmp_path / f"{number}.log"
