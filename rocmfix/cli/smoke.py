@@ -99,6 +99,7 @@ def _run(plan: SmokePlan, options: dict[str, Any]) -> SmokeReport:
     from rocmfix.smoke.quality import QUESTIONS, read_questions
     from rocmfix.smoke.reach import reach
     from rocmfix.smoke.run import Judging, Site, smoke, write_report
+    from rocmfix.system.signals import interruptible
     from rocmfix.system.surroundings import add_to_step_summary, now
 
     bearer = _bearer(plan, options["api_key_env"])
@@ -111,7 +112,7 @@ def _run(plan: SmokePlan, options: dict[str, Any]) -> SmokeReport:
     )
     reached = reach(plan, bearer)
     out.mkdir(parents=True, exist_ok=True)
-    with _view() as view:
+    with interruptible(), _view() as view:  # Slurm and Kubernetes end a job by SIGTERM: leave no server behind
         report = smoke(reached, judging, Site(out, view, bearer), now())
     add_to_step_summary(write_report(report, out))
     return report

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -246,8 +249,6 @@ def test_running_servers_are_a_ladder_of_their_own(fake_sglang, tmp_path):
 
 
 def wait_until_up(servers) -> None:
-    import time
-
     deadline = time.monotonic() + 60
     while any("fired up" not in log.read_text() for _, _, log in servers):
         assert time.monotonic() < deadline
@@ -280,3 +281,34 @@ def test_a_dry_run_is_for_pasting_into_a_shell(runtime, tmp_path):
         assert fields == ["type=bind", f"source={model}", "target=/model", "readonly"]
     else:
         assert arrived[arrived.index("--model-path") + 1] == str(model)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_end_from_outside_leaves_no_server(number, fake_sglang, tmp_path):
+    """Slurm and Kubernetes end a job by SIGTERM, a lost terminal by SIGHUP."""
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/plays").write_text("slow-start")
+    words = ["smoke", "--runtime", "process", "--python", sys.executable, "--device", "nvidia", "--model", str(tmp_path / "m"),
+             "--env", f"PYTHONPATH={fake_sglang}", "--depth", "4", "--out", str(tmp_path / "out")]  # fmt: skip
+    calm = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    run = f"{calm}\nfrom rocmfix.cli import main; main({words!r})"
+    with subprocess.Popen([sys.executable, "-c", run], stderr=subprocess.PIPE, text=True) as started:
+        deadline = time.monotonic() + 60
+        while not servers_of(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert servers_of(tmp_path)
+        started.send_signal(number)
+        rest = started.communicate(timeout=60)[1]
+    assert started.returncode == 130, rest
+    assert servers_of(tmp_path) == []
+
+
+def servers_of(folder: Path) -> list[int]:
+    """The servers that serve this test's model."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"sglang.launch_server" in words and str(folder / "m").encode() in words:
+                found.append(int(entry.name))
+    return found
