@@ -94,11 +94,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
 def _run(plan: SmokePlan, options: dict[str, Any]) -> SmokeReport:
     """Gather what a run needs, run it, write the reports."""
+    from rocmfix.errors import SmokeError
     from rocmfix.smoke.bounds import load_bounds
     from rocmfix.smoke.checkpoint import read_checkpoint
     from rocmfix.smoke.quality import QUESTIONS, read_questions
     from rocmfix.smoke.reach import reach
     from rocmfix.smoke.run import Judging, Site, smoke, write_report
+    from rocmfix.system.files import alone_in
     from rocmfix.system.signals import interruptible
     from rocmfix.system.surroundings import add_to_step_summary, now
 
@@ -112,7 +114,10 @@ def _run(plan: SmokePlan, options: dict[str, Any]) -> SmokeReport:
     )
     reached = reach(plan, bearer)
     out.mkdir(parents=True, exist_ok=True)
-    with interruptible(), _view() as view:  # Slurm and Kubernetes end a job by SIGTERM: leave no server behind
+    # Slurm and Kubernetes end a job by SIGTERM: leave no server behind.
+    with alone_in(out) as is_alone, interruptible(), _view() as view:
+        if not is_alone:
+            raise SmokeError(f"another smoke test writes to {out}", hint="--out FOLDER gives this one its own")
         report = smoke(reached, judging, Site(out, view, bearer), now())
     add_to_step_summary(write_report(report, out))
     return report

@@ -12,8 +12,6 @@ ABOVE = 10_000
 """sglang's gRPC port stands this much above the other, and has to be a port too (0.5.14 refuses to start, seen on an
 H200 with 60525)."""
 
-_claims: list[socket.socket] = []
-
 
 def own_port(host: str = "127.0.0.1") -> int:
     """A port that nobody listens on, and that no other rocmfix here is given while this one lives."""
@@ -32,7 +30,7 @@ def _is_claimed(port: int) -> bool:
     except OSError:
         claim.close()
         return False
-    _claims.append(claim)
+    claim.detach()  # open as long as this process lives
     return True
 
 

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from rocmfix.cli import main
 from rocmfix.smoke.records import Depth
 from rocmfix.smoke.secrecy import redacted
+from rocmfix.system.files import alone_in
 from tests.smoke.conftest import planned
 
 
@@ -312,3 +313,17 @@ def servers_of(folder: Path) -> list[int]:
             if b"sglang.launch_server" in words and str(folder / "m").encode() in words:
                 found.append(int(entry.name))
     return found
+
+
+def test_two_tests_do_not_write_into_one_folder(fake_sglang, tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "out").mkdir()
+    words = ("--runtime", "process", "--python", sys.executable, "--device", "nvidia", "--model", str(tmp_path / "m"), "--no-off",
+             "--env", f"PYTHONPATH={fake_sglang}", "--depth", "4", "--only", "starts", "--out", str(tmp_path / "out"))  # fmt: skip
+    with alone_in(tmp_path / "out") as is_alone:
+        assert is_alone
+        refused = invoke(*words)
+    assert refused.exit_code == 14
+    assert "another smoke test writes to" in refused.output
+    assert list((tmp_path / "out").iterdir()) == []
+    assert invoke(*words).exit_code == 0
