@@ -131,10 +131,10 @@ def long(effort: Effort, lengths: tuple[int, int], info: ServerInfo | None, *, w
     wanted = [effort.long_prompt_tokens]
     if chunk and 0 < chunk <= 2 * effort.long_prompt_tokens:
         wanted += [chunk - int(per_repeat), chunk, chunk + int(per_repeat)]
-    most = (info.longest_prompt if info else None) or max(wanted)
-    room = most - 2 * effort.tokens - 2 * int(per_repeat + 1)
-    fitting = sorted({min(tokens, max(room, 1)) for tokens in wanted})
-    prompts = tuple(FILLER * max(1, round((tokens - extra) / per_repeat)) for tokens in fitting)
+    if info and info.longest_prompt:
+        room = info.longest_prompt - 2 * effort.tokens - 2 * int(per_repeat + 1)
+        wanted = [min(tokens, max(room, 1)) for tokens in wanted]
+    prompts = tuple(FILLER * max(1, round((tokens - extra) / per_repeat)) for tokens in sorted(set(wanted)))
     return Ask(
         name="long",
         prompts=prompts,

@@ -414,3 +414,18 @@ def test_streams_left_out_at_a_depth_are_told_from_streams_not_reached():
 def test_a_log_probability_above_zero_is_a_certainty_and_no_crash():
     certain = reply("ab", scores=(Score(token=97, logprob=5000.0, top=((97, 5000.0),)),) * 2)
     assert evidence(heard("sampled", certain)) == (1, 1.0, 0.0, 1)
+
+
+@pytest.mark.parametrize(("algorithm", "said"), [("EAGLE", "is EAGLE"), (None, "is off")])
+def test_the_depth_check_names_the_algorithm(algorithm, said):
+    info = INFO.model_copy(update={"algorithm": algorithm})
+    verdict = judge("depth", rung("4" if algorithm else "off", info=info))
+    assert verdict is not None
+    assert said in verdict.reason
+
+
+@pytest.mark.parametrize(("graph", "eager", "ends"), [(1, 1, PASSED), (1, 2, FAILED), (0, 2, FAILED), (3, 0, PASSED)])
+def test_at_least_half_of_the_decode_lines_are_in_a_graph(graph, eager, ends):
+    verdict = judge("graphs", rung("4", log=LogFacts(decodes_in_graph=graph, decodes_eager=eager)))
+    assert verdict is not None
+    assert (verdict.outcome, verdict.measured) == (ends, f"{graph} of {graph + eager} decode lines in a graph")
