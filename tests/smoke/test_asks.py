@@ -10,6 +10,7 @@ from rocmfix.smoke import asks
 from rocmfix.smoke.answers import server_info
 from rocmfix.smoke.client import Server
 from rocmfix.smoke.launch import UrlLauncher
+from rocmfix.smoke.quality import Question
 from rocmfix.smoke.view import PlainView
 from rocmfix.smoke.visit import Visitor
 from rocmfix.system.http import Peer
@@ -65,3 +66,14 @@ def test_a_ruler_that_does_not_grow_measures_nothing(tmp_path):
         assert visitor._long(rung("4"), Server(Peer(url)), asks.BRIEF) == ()
     gone = visitor._long(rung("4"), Server(Peer("http://127.0.0.1:1")), asks.BRIEF)
     assert [ask.name for ask in gone] == ["long"]  # asked again, so that its failure is judged
+
+
+def test_questions_leave_room_for_the_longest_answer():
+    assert asks.questions(asks.BRIEF, (Question("a", "4"), Question("b", "12345"), Question("c", "7"))).tokens == 9
+
+
+def test_the_warm_up_may_take_ten_times_as_long():
+    """The first sampled request pays for a compilation: 110 s on an H200."""
+    effort = asks.effort("full", 60.0)
+    assert (asks.warm_up(effort).stall_seconds, asks.solo(effort).stall_seconds) == (600.0, 60.0)
+    assert asks.warm_up(effort).temperature == 1.0
