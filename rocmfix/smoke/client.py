@@ -48,6 +48,15 @@ class Server:
         except (*NO_ANSWER, answers.NotSglang):
             return None
 
+    def silence(self) -> str:
+        """What comes in the place of such an answer, in words."""
+        try:
+            answer = self.peer.get("/get_server_info", timeout=HEALTH_SECONDS)
+        except NO_ANSWER as error:
+            return str(error)
+        said = answers.error_text(answer.json).strip().splitlines()
+        return f"HTTP {answer.status}: {said[0] if said else 'nothing'}"
+
     def hear(self, ask: Ask) -> Heard:
         """Put every prompt of `ask`, at most `ask.streams` at once, and wait for all to end or to stall."""
         began = time.monotonic()

@@ -22,6 +22,7 @@ from rocmfix.smoke.records import Depth
 from rocmfix.smoke.secrecy import redacted
 from rocmfix.system.files import alone_in
 from tests.smoke.conftest import planned
+from tests.smoke.test_client import send, serving
 
 
 def invoke(*words: str):
@@ -259,7 +260,21 @@ def wait_until_up(servers) -> None:
 def test_a_url_that_is_no_server_could_not_be_run():
     result = invoke("--url", "http://127.0.0.1:1")
     assert result.exit_code == 14
-    assert "does not answer /get_server_info" in result.output
+    assert "does not answer /get_server_info\n  [Errno 111] Connection refused\n" in result.output
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [(401, {"error": "Unauthorized"}, "HTTP 401: Unauthorized"), (200, b"<html>\x1b[31m", "HTTP 200: <html>"), (503, b"", "HTTP 503: nothing"),
+     (302, b"", "HTTP 302: nothing")],
+)  # fmt: skip
+def test_a_url_that_is_another_server_says_what_came_instead(status, body, says, tmp_path):
+    with serving(lambda handler, path, _: send(handler, status, body)) as url:
+        result = invoke("--url", url, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 14
+    assert says in result.output
+    assert "\x1b" not in result.output
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("runtime", ["docker", "process"])
