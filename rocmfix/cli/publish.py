@@ -88,3 +88,5 @@ def _refuse_unproved(engine: Engine, image: str, report: Path, days: float) -> N
             details=reasons[:20],
             hint=f"rocmfix smoke {image} --model DIR  makes a report of this image",
         )
+    for text in read.unproved:
+        click.echo(f"note: {report} does not prove: {text}", err=True)

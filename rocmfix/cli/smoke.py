@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     help="docker runs IMAGE; process starts servers here, inside the image; slurm and k8s print the job.",
 )
 @click.option("--python", default="python3", show_default=True, help="The interpreter that has sglang.")
-@click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Set in the server's environment.")
+@click.option(
+    "--env",
+    "envs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set in the server's environment; NAME alone takes yours.",
+)
 @click.option("--host-network", is_flag=True, help="Share the host's network instead of a loopback port.")
 @click.option("--no-off", is_flag=True, help="Leave out the server without speculation: same words go unjudged.")
 @click.option("--run-known-bad", is_flag=True, help="Run flag combinations that are known to abort or hang.")
@@ -77,7 +83,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         return
     plan = plan_from(options)
     if plan.runtime in {"slurm", "k8s"}:
-        _print_job(plan)
+        _print_job(plan, options)
     elif options["dry_run"]:
         _print_plan(plan, as_json=options["as_json"])
     else:
@@ -88,14 +94,17 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
 def _run(plan: SmokePlan, options: dict[str, Any]) -> SmokeReport:
     """Gather what a run needs, run it, write the reports."""
+    from rocmfix.errors import SmokeError
     from rocmfix.smoke.bounds import load_bounds
     from rocmfix.smoke.checkpoint import read_checkpoint
     from rocmfix.smoke.quality import QUESTIONS, read_questions
     from rocmfix.smoke.reach import reach
     from rocmfix.smoke.run import Judging, Site, smoke, write_report
-    from rocmfix.system.surroundings import add_to_step_summary, now, variable
+    from rocmfix.system.files import alone_in
+    from rocmfix.system.signals import interruptible
+    from rocmfix.system.surroundings import add_to_step_summary, now
 
-    bearer = variable(options["api_key_env"]) if options["api_key_env"] else None
+    bearer = _bearer(plan, options["api_key_env"])
     questions, out = options["questions_file"], options["out"]
     judging = Judging(
         bounds=load_bounds(options["bounds_file"]),
@@ -105,10 +114,26 @@ def _run(plan: SmokePlan, options: dict[str, Any]) -> SmokeReport:
     )
     reached = reach(plan, bearer)
     out.mkdir(parents=True, exist_ok=True)
-    with _view() as view:
+    # Slurm and Kubernetes end a job by SIGTERM: leave no server behind.
+    with alone_in(out) as is_alone, interruptible(), _view() as view:
+        if not is_alone:
+            raise SmokeError(f"another smoke test writes to {out}", hint="--out FOLDER gives this one its own")
         report = smoke(reached, judging, Site(out, view, bearer), now())
     add_to_step_summary(write_report(report, out))
     return report
+
+
+def _bearer(plan: SmokePlan, name: str | None) -> str | None:
+    """The key that the servers want: from the named variable, or the one that they are started with."""
+    from rocmfix.smoke.secrecy import key_of
+    from rocmfix.system.surroundings import variable
+
+    if name is None:
+        return key_of(plan.args)
+    key = (variable(name) or "").strip()  # a key read from a file brings its line end along
+    if not key or not key.isascii() or not key.isprintable():
+        raise click.BadParameter(f"{name} holds no key", param_hint="--api-key-env")
+    return key
 
 
 def _view() -> contextlib.AbstractContextManager[View]:
@@ -135,18 +160,28 @@ def _list() -> None:
         click.echo(f"{check.id}\n    {check.explanation}")
 
 
-def _print_job(plan: SmokePlan) -> None:
+def _print_job(plan: SmokePlan, options: dict[str, Any]) -> None:
     from rocmfix.smoke.jobs import kubernetes_job, slurm_script
 
-    click.echo(slurm_script(plan) if plan.runtime == "slurm" else kubernetes_job(plan), nl=False)
+    files = {name: options[name] for name in ("bounds_file", "questions_file") if options[name]}
+    if files and plan.runtime == "k8s":
+        raise click.UsageError("a file of bounds or questions is not in the Job's image: bake it in, or mount it")
+    words = [word for name in options["only"] for word in ("--only", name)]
+    words += [
+        word for name, path in files.items() for word in (f"--{name.removesuffix('_file')}", str(path.absolute()))
+    ]
+    words += ["--api-key-env", options["api_key_env"]] if options["api_key_env"] else []
+    make = slurm_script if plan.runtime == "slurm" else kubernetes_job
+    click.echo(make(plan, tuple(words)), nl=False)
 
 
 def _print_plan(plan: SmokePlan, *, as_json: bool) -> None:
     """What would run: the container's options once a depth, and the launch command in it."""
     from rocmfix.smoke.dryrun import lines
+    from rocmfix.smoke.secrecy import scrubbed, secrets_of
 
     if as_json:
-        click.echo(plan.model_dump_json(indent=2))
+        click.echo(scrubbed(plan, secrets_of(plan)).model_dump_json(indent=2))
         return
     for line in lines(plan):
         click.echo(line)

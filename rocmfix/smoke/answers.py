@@ -2,12 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rocmfix.smoke.records import Acceptance, Score, ServerInfo
+from rocmfix.smoke.records import Acceptance, Reply, Score, ServerInfo
 
 Json = Mapping[str, Any]
+
+
+class NotSglang(Exception):
+    """An answer whose JSON has not the shape of sglang's."""
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn whatever another shape breaks in here into one error: anybody may answer on a port."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise NotSglang(f"{what} is not sglang's: {first[:160]}") from error
+
+
+def meta_info(body: Any) -> Json:
+    """The counters that come with a reply; none where the server gives none."""
+    return dict(body.get("meta_info") or {})
+
+
+def count(body: Any) -> int:
+    """How many tokens a reply, or a part of one, holds."""
+    return int(meta_info(body).get("completion_tokens") or 0)
+
+
+def joined(before: Json, event: Any) -> dict[str, Any]:
+    """An event with all that came before it: chunks repeat it, unless --incremental-streaming-output is on."""
+    ids = list(event.get("output_ids") or ())
+    if len(ids) >= count(event):
+        return dict(event)
+    text = str(before.get("text", "")) + str(event.get("text", ""))
+    return {**event, "output_ids": [*(before.get("output_ids") or ()), *ids], "text": text}
+
+
+def reply(body: Any, **timing: Any) -> Reply:
+    """A reply's text, tokens and counters."""
+    meta = meta_info(body)
+    if not meta:
+        return Reply(error="the answer has no meta_info", **timing)
+    return Reply(
+        text=str(body.get("text", "")),
+        tokens=tuple(body.get("output_ids") or ()),
+        finish=finish(meta),
+        prompt_tokens=int(meta.get("prompt_tokens") or 0),
+        completion_tokens=count(body),
+        acceptance=acceptance(meta),
+        scores=scores(meta),
+        **timing,
+    )
+
 
 # Renamed at 0.5.11 and 0.5.12; the last releases keep the older names as aliases (sglang tokenizer_manager.py).
 _CORRECT = (
@@ -37,7 +90,7 @@ def scores(meta: Json) -> tuple[Score, ...]:
     own = meta.get("output_token_logprobs") or ()
     top = meta.get("output_top_logprobs") or ()
     return tuple(
-        Score(token=int(entry[1]), logprob=float(entry[0]), top=_pairs(top[i] if i < len(top) else ()))
+        Score(token=int(entry[1]), logprob=_finite(entry[0]), top=_pairs(top[i] if i < len(top) else ()))
         for i, entry in enumerate(own)
         if entry[0] is not None
     )
@@ -76,12 +129,8 @@ def server_info(body: Json) -> ServerInfo:
 
 def error_text(body: object) -> str:
     """The message in an error answer, whichever of the two shapes it has (`/generate`, OpenAI routes)."""
-    if isinstance(body, Mapping):
-        inner = body.get("error", body)
-        if isinstance(inner, Mapping):
-            return str(inner.get("message", inner))
-        return str(inner)
-    return str(body)[:300]
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    return str(inner.get("message", inner) if isinstance(inner, Mapping) else inner)[:300]
 
 
 def _first(meta: Json, names: Sequence[str]) -> Any:
@@ -89,4 +138,11 @@ def _first(meta: Json, names: Sequence[str]) -> Any:
 
 
 def _pairs(entries: Sequence[Sequence[Any]]) -> tuple[tuple[int, float], ...]:
-    return tuple((int(entry[1]), float(entry[0])) for entry in entries if entry[0] is not None)
+    return tuple((int(entry[1]), _finite(entry[0])) for entry in entries or () if entry[0] is not None)
+
+
+def _finite(value: Any) -> float:
+    """A number that can be reckoned with and written down: JSON has no NaN."""
+    if not math.isfinite(number := float(value)):
+        raise ValueError(f"{value} as a log-probability")
+    return number

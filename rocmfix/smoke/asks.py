@@ -121,20 +121,20 @@ def ruler(effort: Effort) -> Ask:
 
 
 def long(effort: Effort, lengths: tuple[int, int], info: ServerInfo | None, *, with_gaps: bool) -> Ask:
-    """Prompts around the chunked-prefill boundary and one long one; `lengths` are the ruler's token counts.
+    """Prompts around the chunked-prefill boundary and one long one; `lengths` are the ruler's token counts, which grow.
 
     None is longer than the server takes: on an H200, a model of 4096 tokens answered a 6000-token prompt with 400.
     """
     chunk = info.chunked_prefill if info else None
-    per_repeat = max(1e-6, (lengths[1] - lengths[0]) / (RULER[1] - RULER[0]))
+    per_repeat = (lengths[1] - lengths[0]) / (RULER[1] - RULER[0])
     extra = lengths[0] - per_repeat * RULER[0]
     wanted = [effort.long_prompt_tokens]
     if chunk and 0 < chunk <= 2 * effort.long_prompt_tokens:
         wanted += [chunk - int(per_repeat), chunk, chunk + int(per_repeat)]
-    most = (info.longest_prompt if info else None) or max(wanted)
-    room = most - 2 * effort.tokens - 2 * int(per_repeat + 1)
-    fitting = sorted({min(tokens, max(room, 1)) for tokens in wanted})
-    prompts = tuple(FILLER * max(1, round((tokens - extra) / per_repeat)) for tokens in fitting)
+    if info and info.longest_prompt:
+        room = info.longest_prompt - 2 * effort.tokens - 2 * int(per_repeat + 1)
+        wanted = [min(tokens, max(room, 1)) for tokens in wanted]
+    prompts = tuple(FILLER * max(1, round((tokens - extra) / per_repeat)) for tokens in sorted(set(wanted)))
     return Ask(
         name="long",
         prompts=prompts,

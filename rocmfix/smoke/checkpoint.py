@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ class Checkpoint(Record):
         return past or bool(re.search(r"(^|\.)mtp(_|\.|$)", name))
 
 
+def stray(folder: Path) -> Path | None:
+    """A file of the checkpoint that is a link out of its folder, as in a Hugging Face cache: a mount lacks it."""
+    home = folder.resolve()
+    return next((file for file in sorted(folder.iterdir()) if not file.resolve().is_relative_to(home)), None)
+
+
 _SIZES = ("hidden_size", "vocab_size", "intermediate_size", "moe_intermediate_size")
 
 
@@ -60,11 +67,28 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     shards = sorted(folder.glob("*.safetensors"))
     if not shards:
         return None
+    tensors = tuple(head for shard in shards for head in _heads(shard))
+    with _reading(folder / "config.json"):
+        return _described(folder, json.loads((folder / "config.json").read_text(encoding="utf-8")), tensors)
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Turn whatever a cut, foreign or hostile file breaks in here into one error that names it."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SmokeError(f"{folder}/config.json cannot be read: {error}") from error
-    text = config.get("text_config", config)
+        yield
+    except OSError as error:
+        raise SmokeError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from error
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise SmokeError(f"{file} is not a checkpoint's: {first[:200]}", hint=_HINT) from error
+
+
+_HINT = "a Git LFS pointer, a broken link or a cut download? fetch the checkpoint again"
+
+
+def _described(folder: Path, config: Any, tensors: tuple[TensorHead, ...]) -> Checkpoint:
+    text = config.get("text_config") or config
     quant = config.get("quantization_config") or text.get("quantization_config") or {}
     return Checkpoint(
         folder=str(folder),
@@ -73,7 +97,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         mtp_layers=int(text.get("num_nextn_predict_layers") or text.get("mtp_num_hidden_layers") or 0),
         quant_method=quant.get("quant_method"),
         sizes=tuple((name, int(text[name])) for name in _SIZES if isinstance(text.get(name), int)),
-        tensors=tuple(head for shard in shards for head in _heads(shard)),
+        tensors=tensors,
     )
 
 
@@ -83,7 +107,7 @@ def mismatches(checkpoint: Checkpoint) -> tuple[str, ...]:
         f"{head.name} has {head.shape[axis]}, config.json says {name} = {wanted}"
         for head in checkpoint.tensors
         for suffix, axis, name in _PLACES
-        if head.name.endswith(suffix) and head.dtype in {"BF16", "F16", "F32"}
+        if head.name.endswith(suffix) and head.dtype in {"BF16", "F16", "F32"} and len(head.shape) == 2
         if (wanted := checkpoint.size(name)) is not None and head.shape[axis] != wanted
     )
 
@@ -110,17 +134,16 @@ _PLACES = (
 
 
 def _heads(shard: Path) -> tuple[TensorHead, ...]:
-    with shard.open("rb") as file:
+    if not shard.is_file():  # a pipe would be waited for
+        raise SmokeError(f"{shard} is not a file", hint=_HINT)
+    with _reading(shard), shard.open("rb") as file:
         length = file.read(8)
         size = struct.unpack("<Q", length)[0] if len(length) == 8 else HEADER_LIMIT + 1
         if size > HEADER_LIMIT:
-            raise SmokeError(f"{shard} is not a safetensors file", hint="a Git LFS pointer or a cut download?")
-        try:
-            header: Mapping[str, Any] = json.loads(file.read(size))
-        except ValueError as error:
-            raise SmokeError(f"{shard} has a broken header: {error}") from error
-    return tuple(
-        TensorHead(name=name, dtype=entry["dtype"], shape=tuple(entry["shape"]))
-        for name, entry in header.items()
-        if name != "__metadata__"
-    )
+            raise ValueError("a safetensors file begins with the length of its header")
+        header: Mapping[str, Any] = json.loads(file.read(size))
+        return tuple(
+            TensorHead(name=name, dtype=entry["dtype"], shape=tuple(entry["shape"]))
+            for name, entry in header.items()
+            if name != "__metadata__"
+        )

@@ -10,9 +10,10 @@ from typing import Any
 
 from rocmfix.smoke import answers
 from rocmfix.smoke.records import Ask, Heard, Reply, ServerInfo
-from rocmfix.system.http import Answer, Peer, Silent, Unreachable
+from rocmfix.system.http import Answer, Garbled, Peer, Silent, Unreachable
 
 OK = 200
+NO_ANSWER = (Unreachable, Silent, Garbled)
 HEALTH_SECONDS = 25.0
 """/health answers 503 after 20 s of a hung scheduler: wait a little longer than that."""
 
@@ -34,19 +35,27 @@ class Server:
         """Whether a real one-token generation goes through (that is what /health is; /v1/models proves nothing)."""
         try:
             return self.peer.get("/health", timeout=HEALTH_SECONDS).status == OK
-        except (Unreachable, Silent):
+        except NO_ANSWER:
             return False
 
     def info(self) -> ServerInfo | None:
         """What the server says of itself, or None when it will not say."""
-        for path in ("/get_server_info", "/server_info"):
-            try:
-                answer = self.peer.get(path, timeout=HEALTH_SECONDS)
-            except (Unreachable, Silent):
-                return None
-            if answer.status == OK and isinstance(answer.json, Mapping):
-                return answers.server_info(answer.json)
-        return None
+        try:
+            told = (self.peer.get(path, timeout=HEALTH_SECONDS) for path in ("/get_server_info", "/server_info"))
+            body = next((answer.json for answer in told if answer.status == OK), None)
+            with answers.reading("/get_server_info"):
+                return answers.server_info(body) if isinstance(body, Mapping) else None
+        except (*NO_ANSWER, answers.NotSglang):
+            return None
+
+    def silence(self) -> str:
+        """What comes in the place of such an answer, in words."""
+        try:
+            answer = self.peer.get("/get_server_info", timeout=HEALTH_SECONDS)
+        except NO_ANSWER as error:
+            return str(error)
+        said = answers.error_text(answer.json).strip().splitlines()
+        return f"HTTP {answer.status}: {said[0] if said else 'nothing'}"
 
     def hear(self, ask: Ask) -> Heard:
         """Put every prompt of `ask`, at most `ask.streams` at once, and wait for all to end or to stall."""
@@ -59,15 +68,18 @@ class Server:
         began = time.monotonic()
         try:
             body, first = self._body(ask, ask.prompts[place], began)
+            if not isinstance(body, Answer):
+                with answers.reading("the reply"):
+                    return answers.reply(body, prompt=place, seconds=_since(began), first_token_seconds=first)
+            problem = f"HTTP {body.status}: {answers.error_text(body.json)}"
         except Silent:
             problem = f"no token for {ask.stall_seconds:g} s"
             return Reply(prompt=place, error=problem, stalled=True, seconds=_since(began))
         except Unreachable as gone:
-            return Reply(prompt=place, error=f"connection lost: {gone}", seconds=_since(began))
-        if isinstance(body, Answer):
-            problem = f"HTTP {body.status}: {answers.error_text(body.json)}"
-            return Reply(prompt=place, error=problem, seconds=_since(began))
-        return _reply(body, place, _since(began), first)
+            problem = f"connection lost: {gone}"
+        except (Garbled, answers.NotSglang) as wrong:
+            problem = str(wrong)
+        return Reply(prompt=place, error=problem, seconds=_since(began))
 
     def _body(self, ask: Ask, prompt: str, began: float) -> tuple[Any, float | None]:
         """The last event of a stream, or the whole answer when log-probabilities are asked for.
@@ -77,18 +89,24 @@ class Server:
         request = _request(ask, prompt)
         if ask.top_logprobs:
             answer = self.peer.post("/generate", request, timeout=ask.stall_seconds)
-            if answer.status == OK:
-                self.tick(_count(answer.json))
-            return (answer.json if answer.status == OK else answer), None
+            if answer.status != OK:
+                return answer, None
+            with answers.reading("the reply"):
+                self.tick(answers.count(answer.json))
+            return answer.json, None
         last: dict[str, Any] = {}
         first, seen = None, 0
         for event in self.peer.events("/generate", request | {"stream": True}, timeout=ask.stall_seconds):
-            if isinstance(event, Answer) or "error" in event:
-                return (event if isinstance(event, Answer) else _as_answer(event)), None
+            if isinstance(event, Answer):
+                return event, None
+            with answers.reading("an event of the stream"):
+                if "error" in event:
+                    return _as_answer(event), None
+                count = answers.count(event)
+                last = answers.joined(last, event)
             first = _since(began) if first is None else first
-            count = _count(event)
             self.tick(max(0, count - seen))
-            last, seen = _joined(last, event, count), count
+            seen = count
         return last, first
 
 
@@ -104,37 +122,6 @@ def _request(ask: Ask, prompt: str) -> dict[str, Any]:
     if ask.top_logprobs:
         request |= {"return_logprob": True, "top_logprobs_num": ask.top_logprobs}
     return request
-
-
-def _reply(body: Mapping[str, Any], place: int, seconds: float, first: float | None) -> Reply:
-    meta = body.get("meta_info") or {}
-    if not meta:
-        return Reply(prompt=place, error="the answer has no meta_info", seconds=seconds)
-    return Reply(
-        prompt=place,
-        text=str(body.get("text", "")),
-        tokens=tuple(body.get("output_ids") or ()),
-        finish=answers.finish(meta),
-        prompt_tokens=int(meta.get("prompt_tokens") or 0),
-        completion_tokens=int(meta.get("completion_tokens") or 0),
-        acceptance=answers.acceptance(meta),
-        scores=answers.scores(meta),
-        seconds=seconds,
-        first_token_seconds=first,
-    )
-
-
-def _count(body: Mapping[str, Any]) -> int:
-    return int((body.get("meta_info") or {}).get("completion_tokens") or 0)
-
-
-def _joined(before: Mapping[str, Any], event: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """An event with all that came before it: chunks repeat it, unless --incremental-streaming-output is on."""
-    ids = event.get("output_ids") or []
-    if len(ids) >= count:
-        return dict(event)
-    text = str(before.get("text", "")) + str(event.get("text", ""))
-    return {**event, "output_ids": [*(before.get("output_ids") or []), *ids], "text": text}
 
 
 def _as_answer(event: Mapping[str, Any]) -> Answer:

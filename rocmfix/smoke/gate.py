@@ -58,7 +58,19 @@ def _not_passed(report: SmokeReport) -> tuple[str, ...]:
         return tuple(failures)
     if not any(rung.depth.steps and rung.start.is_ready for rung in report.rungs):
         return ("no depth with speculation was proved",)
-    return () if report.is_passed else ("nothing in the report passed",)
+    if not report.is_passed:
+        return ("nothing in the report passed",)
+    if report.left_out:
+        return (f"--only left out {', '.join(report.left_out)}",)
+    return () if _has_same_words(report) else ("no depth was compared with a server without speculation (--no-off)",)
+
+
+def _has_same_words(report: SmokeReport) -> bool:
+    return any(
+        verdict.check == "same-words" and verdict.outcome is Outcome.PASSED
+        for rung in report.rungs
+        for verdict in rung.verdicts
+    )
 
 
 def _bare(text: str | None) -> str | None:

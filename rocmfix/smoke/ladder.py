@@ -9,6 +9,7 @@ from rocmfix.smoke.checkpoint import Checkpoint
 from rocmfix.smoke.checks import Check, Scene, Stage
 from rocmfix.smoke.plan import CUSTOM_ALL_REDUCE_OFF
 from rocmfix.smoke.records import Depth, HostFacts, Outcome, Rung, Start, Verdict
+from rocmfix.smoke.secrecy import redacted, scrubbed, secrets_of
 from rocmfix.smoke.visit import Visitor
 
 
@@ -21,17 +22,24 @@ class Ladder:
     checkpoint: Checkpoint | None
     checks: tuple[Check, ...]
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no verdict, report or log may hold."""
+        return secrets_of(self.visitor.plan, self.visitor.bearer)
+
     def look(self) -> tuple[HostFacts | None, tuple[Verdict, ...]]:
         """Probe the machine, and judge all that needs no server."""
         self.visitor.view.step("host", "looking at devices, environment and checkpoint")
         host = self.visitor.launcher.host(self.visitor.plan, self.visitor.folder / "probe.log")
-        return host, self._judge(Stage.BEFORE, self._bare(Depth(steps=0), ()), host, ())
+        before = self._judge(Stage.BEFORE, self._bare(Depth(steps=0), ()), host, ())
+        return host and scrubbed(host, self.secrets), tuple(scrubbed(verdict, self.secrets) for verdict in before)
 
     def walk(self, host: HostFacts | None) -> tuple[Rung, ...]:
         """All depths in order; a refused depth is not started, a failed one does not stop the next."""
         rungs: tuple[Rung, ...] = ()
         for depth in self.visitor.plan.depths:
-            rung = self._climb(depth, host, rungs)
+            rung = scrubbed(self._climb(depth, host, rungs), self.secrets)
+            rung = rung.model_copy(update={"command": redacted(rung.command)})
             self.visitor.view.judged(rung)
             rungs += (rung,)
         return rungs

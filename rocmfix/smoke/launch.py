@@ -16,8 +16,9 @@ from rocmfix.errors import EngineError, SmokeError
 from rocmfix.smoke.diagnosis import diagnose
 from rocmfix.smoke.plan import DRAFT_IN_CONTAINER, MODEL_IN_CONTAINER, PORT_IN_CONTAINER, SmokePlan
 from rocmfix.smoke.records import Depth, Exit, HostFacts
-from rocmfix.system.background import Background, finished, free_port
+from rocmfix.system.background import Background, finished
 from rocmfix.system.containers import Engine, Refused, Running, Wish, groups_of, nodes
+from rocmfix.system.ports import own_port
 
 
 class Served(Protocol):
@@ -106,10 +107,6 @@ class DockerServed:
         return Exit(code=end.code, out_of_memory=end.is_out_of_memory)
 
 
-PORT_LIMIT = 55_536
-"""sglang puts its gRPC port 10000 above the other and refuses to start beyond 65535 (0.5.14, seen on an H200)."""
-
-
 @dataclass(frozen=True)
 class DockerLauncher:
     """Servers in containers of one image."""
@@ -117,7 +114,7 @@ class DockerLauncher:
     engine: Engine
 
     def command(self, plan: SmokePlan, depth: Depth) -> tuple[str, ...]:
-        port = free_port(below=PORT_LIMIT) if plan.has_host_network else PORT_IN_CONTAINER
+        port = own_port() if plan.has_host_network else PORT_IN_CONTAINER
         return plan.launch(depth, host="127.0.0.1" if plan.has_host_network else "0.0.0.0", port=port)  # noqa: S104
 
     def host(self, plan: SmokePlan, log: Path) -> HostFacts | None:
@@ -150,7 +147,7 @@ def container(plan: SmokePlan, command: tuple[str, ...], port: int | None = None
         image=plan.image or "",
         command=command,
         run=plan.run,
-        env=_environment(plan),
+        env=environment(plan),
         mounts=tuple(mounts),
         devices=nodes(profile.devices, profile.device_folders),
         groups=groups_of(profile.group_of),
@@ -220,7 +217,7 @@ class ProcessLauncher:
     """Servers as processes here: for use inside the image, as in a pod."""
 
     def command(self, plan: SmokePlan, depth: Depth) -> tuple[str, ...]:
-        return plan.launch(depth, host="127.0.0.1", port=free_port(below=PORT_LIMIT))
+        return plan.launch(depth, host="127.0.0.1", port=own_port())
 
     def host(self, plan: SmokePlan, log: Path) -> HostFacts | None:
         probe = _process(plan, (plan.python, "-c", script("probe.py")), log)
@@ -243,12 +240,12 @@ class ProcessLauncher:
         except FileNotFoundError as error:
             raise SmokeError(f"{plan.python} is not there", hint="--python names the one with sglang") from error
         try:
-            yield ProcessServed(background, f"http://127.0.0.1:{port}", _environment(plan))
+            yield ProcessServed(background, f"http://127.0.0.1:{port}", environment(plan))
         finally:
             background.stop(GRACE)
 
 
-def _environment(plan: SmokePlan) -> dict[str, str]:
+def environment(plan: SmokePlan) -> dict[str, str]:
     """What the run profile and the user set, the user's last."""
     return {**dict(plan.profile.env), **dict(plan.env)}
 
@@ -256,7 +253,7 @@ def _environment(plan: SmokePlan) -> dict[str, str]:
 def _process(plan: SmokePlan, command: tuple[str, ...], log: Path) -> Background:
     """Start a program from a neutral folder: a checkout in the current one would shadow packages."""
     try:
-        return Background.start(command, log=log, env=_environment(plan), cwd=Path("/"))
+        return Background.start(command, log=log, env=environment(plan), cwd=Path("/"))
     except FileNotFoundError as error:
         raise SmokeError(f"{plan.python} is not there", hint="--python names the one with sglang") from error
 

@@ -106,19 +106,6 @@ def flag_value(command: tuple[str, ...], flag: str) -> str | None:
     return value
 
 
-SECRET_FLAGS = ("--api-key", "--admin-api-key", "--ssl-keyfile-password")
-
-
-def redacted(command: tuple[str, ...]) -> tuple[str, ...]:
-    """A command with its secrets starred out, for a report that travels."""
-    return tuple(
-        "***" if place and command[place - 1] in SECRET_FLAGS
-        else f"{word.partition('=')[0]}=***" if word.partition("=")[0] in SECRET_FLAGS and "=" in word
-        else word
-        for place, word in enumerate(command)
-    )  # fmt: skip
-
-
 def shown(command: tuple[str, ...]) -> str:
     """A command as a line to paste into a shell."""
     return shlex.join(command)

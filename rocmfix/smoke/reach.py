@@ -9,6 +9,7 @@ from rocmfix.smoke.client import Server
 from rocmfix.smoke.launch import DockerLauncher, Launcher, ProcessLauncher, UrlLauncher
 from rocmfix.smoke.plan import SmokePlan
 from rocmfix.smoke.records import Subject
+from rocmfix.smoke.report import printable
 from rocmfix.system.containers import Engine, Refused
 from rocmfix.system.http import Peer
 
@@ -56,10 +57,12 @@ def with_depths(plan: SmokePlan, bearer: str | None) -> SmokePlan:
     """The plan with each URL at the depth its server says it has, shallow ones first."""
     found = []
     for url in plan.urls:
-        info = Server(Peer(url, bearer)).info()
+        server = Server(Peer(url, bearer))
+        info = server.info()
         if info is None:
             raise SmokeError(
                 f"{url} does not answer /get_server_info",
+                details=(printable(server.silence()),),
                 hint="is it an sglang server, and healthy? --api-key-env names the variable with its key",
             )
         found.append((info.depth, url))

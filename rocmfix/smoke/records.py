@@ -40,13 +40,20 @@ class Depth(Record):
         """Read `off`, `4` (topk 1, so 5 draft tokens) or `5-1-6`."""
         if text.strip() in {"off", "0"}:
             return cls(steps=0)
-        match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2})-(\d{1,3}))?", text.strip())
+        match = re.fullmatch(r"([0-9]{1,2})(?:-([0-9]{1,2})-([0-9]{1,3}))?", text.strip())
         if not match:
-            raise click.BadParameter(f"{text!r} is not a depth: write off, 4 or 5-1-6")
+            raise click.BadParameter(f"{text!r} is not a depth: write off, 4 or 5-1-6", param_hint="--depth")
         steps, topk = int(match[1]), int(match[2] or 1)
         if steps == 0 or topk == 0:
-            raise click.BadParameter(f"{text!r}: steps and topk start at 1")
-        return cls(steps=steps, topk=topk, draft_tokens=int(match[3] or steps + 1))
+            raise click.BadParameter(f"{text!r}: steps and topk start at 1", param_hint="--depth")
+        tokens = int(match[3] or steps + 1)
+        if topk == 1 and tokens != steps + 1:
+            raise click.BadParameter(
+                f"{text!r}: with topk 1 sglang makes it {steps}-1-{steps + 1}", param_hint="--depth"
+            )
+        if tokens < 2:
+            raise click.BadParameter(f"{text!r}: draft tokens start at 2", param_hint="--depth")
+        return cls(steps=steps, topk=topk, draft_tokens=tokens)
 
 
 class Ask(Record):
@@ -325,6 +332,8 @@ class SmokeReport(Record):
     host: HostFacts | None = None
     before: tuple[Verdict, ...] = ()
     rungs: tuple[Rung, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """The checks that --only left out."""
     unproved: tuple[str, ...] = ()
 
     @property

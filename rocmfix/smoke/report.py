@@ -45,7 +45,7 @@ def table(report: SmokeReport) -> str:
             lines.append(f"{'':<9}{'':<{wide}}  why: {verdict.reason}")
             lines.append(f"{'':<9}{'':<{wide}}  do:  {verdict.advice}")
     # What a server said may hold escape sequences, which a terminal would obey.
-    return "\n".join([*map(_printable, lines), "", headline(report)])
+    return "\n".join([*map(printable, lines), "", headline(report)])
 
 
 def markdown(report: SmokeReport, explanations: dict[str, str]) -> str:
@@ -59,7 +59,7 @@ def markdown(report: SmokeReport, explanations: dict[str, str]) -> str:
             for verdict in verdicts
         ]
         parts.append("")
-    parts += [*_speeds(report.rungs), *_unproved(report)]
+    parts += [*_speeds(report.rungs), *_stacks(report.rungs), *_unproved(report)]
     used = dict.fromkeys(verdict.check for verdict in report.verdicts)
     parts += ["## What each check asks", ""]
     parts += [f"- **{name}**: {explanations[name]}" for name in used if name in explanations]
@@ -80,16 +80,16 @@ def junit(report: SmokeReport) -> str:
 
 def _case(suite: ET.Element, where: str, verdict: Verdict) -> None:
     case = ET.SubElement(suite, "testcase", classname=f"smoke.{where}", name=verdict.check)
-    text = _printable(f"measured {verdict.measured}; bound {verdict.bound}; {verdict.reason}")
+    text = printable(f"measured {verdict.measured}; bound {verdict.bound}; {verdict.reason}")
     if verdict.outcome is Outcome.FAILED:
-        ET.SubElement(case, "failure", message=text).text = _printable(verdict.advice)
+        ET.SubElement(case, "failure", message=text).text = printable(verdict.advice)
     elif verdict.outcome is Outcome.NOT_JUDGED:
-        ET.SubElement(case, "skipped", message=_printable(verdict.reason))
+        ET.SubElement(case, "skipped", message=printable(verdict.reason))
     else:
         ET.SubElement(case, "system-out").text = text
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """XML 1.0 has no place for control characters, and garbage output is full of them."""
     return "".join(char if char in "\t\n" or char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
@@ -149,10 +149,20 @@ def _speeds(rungs: tuple[Rung, ...]) -> Iterable[str]:
 
 
 def _unproved(report: SmokeReport) -> Iterable[str]:
-    if report.unproved:
-        yield from ("## What this does not prove", "", *(f"- {text}" for text in report.unproved), "")
+    unproved = [*report.unproved, *([f"checks left out: {', '.join(report.left_out)}"] if report.left_out else [])]
+    if unproved:
+        yield from ("## What this does not prove", "", *(f"- {text}" for text in unproved), "")
+
+
+def _stacks(rungs: tuple[Rung, ...]) -> Iterable[str]:
+    for rung in rungs:
+        if rung.stacks:
+            lines = [
+                f"    {printable(line)}" for line in rung.stacks.splitlines()
+            ]  # indented: no fence to break out of
+            yield from (f"## Stacks of the hang at {rung.depth.label}", "", *lines, "")
 
 
 def _cell(text: object) -> str:
     """Text for a Markdown table, with what a server said kept from being markup."""
-    return _printable(str(text)).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return printable(str(text)).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -7,12 +7,18 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
+from rocmfix.smoke.checkpoint import stray
 from rocmfix.smoke.plan import SmokePlan
 from rocmfix.smoke.profile import load_profile
 from rocmfix.smoke.records import Depth
+from rocmfix.system.surroundings import variable
+
+OURS = frozenset({"--host", "--port", "--served-model-name", "--model-path", "--model"})
+"""Flags that the launch command has already; a second one would win, and the server would not be found."""
 
 
 def plan_from(options: Mapping[str, Any]) -> SmokePlan:
@@ -62,11 +68,27 @@ def _refuse_contradictions(options: Mapping[str, Any], runtime: str, image: str 
         raise click.UsageError("give IMAGE, or --url for a server that runs already")
     if image and not re.fullmatch(r"[\w.:@/-]{1,512}", image):
         raise click.UsageError(f"{image!r} is no image reference")
+    if taken := sorted(OURS & {word.partition("=")[0] for word in options["server_args"]}):
+        raise click.UsageError(f"{taken[0]} is given to the server by rocmfix: leave it out")
     model = options["model"]
     if not model:
         raise click.UsageError("--model is missing: the checkpoint's folder")
-    if runtime in {"docker", "process"} and not options["dry_run"] and not Path(model).is_dir():
-        raise click.UsageError(f"--model {model}: no such folder")
+    _refuse_folders(options, runtime)
+
+
+def _refuse_folders(options: Mapping[str, Any], runtime: str) -> None:
+    """Refuse checkpoints that a server started here would not see."""
+    if runtime not in {"docker", "process"} or options["dry_run"]:
+        return
+    for option in ("model", "draft_model"):
+        folder = Path(options[option] or "/")
+        if not folder.is_dir():
+            raise click.UsageError(f"--{option.replace('_', '-')} {folder}: no such folder")
+        if runtime == "docker" and options[option] and (outside := stray(folder)):
+            raise click.UsageError(
+                f"{outside} is a link out of its folder, which a container does not see; "
+                f"hf download REPO --local-dir DIR  makes a folder of its own"
+            )
 
 
 def depths(text: str, *, with_off: bool) -> tuple[Depth, ...]:
@@ -88,16 +110,23 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """NAME=VALUE."""
+    """NAME=VALUE; or NAME alone, whose value is in this environment, so that a secret need not be typed."""
     name, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
-    return name, value
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+        raise click.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--env")
+    known = value if equals else variable(name)
+    if known is None:
+        raise click.BadParameter(f"{name} is not set here, and not NAME=VALUE", param_hint="--env")
+    return name, known
 
 
 def url(text: str) -> str:
     """A server's URL: no credentials, no query."""
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+    try:
+        port = urlsplit(text).port  # raises on a port or an IPv6 address that is none
+    except ValueError:
+        port = 0
+    if port == 0 or not text.isascii() or not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
         raise click.BadParameter(f"{text!r} is no http(s) URL of a server", param_hint="--url")
     return text.rstrip("/")
 

@@ -12,11 +12,11 @@ from rocmfix.smoke.bounds import Bounds
 from rocmfix.smoke.checkpoint import Checkpoint
 from rocmfix.smoke.checks import Check, all_checks
 from rocmfix.smoke.ladder import Ladder
-from rocmfix.smoke.plan import redacted
 from rocmfix.smoke.quality import Question
 from rocmfix.smoke.reach import Reach
 from rocmfix.smoke.records import SmokeReport
 from rocmfix.smoke.report import junit, markdown
+from rocmfix.smoke.secrecy import scrub_logs
 from rocmfix.smoke.view import View
 from rocmfix.smoke.visit import Visitor
 
@@ -46,8 +46,11 @@ def smoke(reach: Reach, judging: Judging, site: Site, now: dt.datetime) -> Smoke
     visitor = Visitor(reach.plan, reach.launcher, judging.questions, wanted, site.folder, site.view, site.bearer)
     ladder = Ladder(visitor, judging.bounds, judging.checkpoint, judging.checks)
     began = time.monotonic()
-    host, before = ladder.look()
-    rungs = tuple(rung.model_copy(update={"command": redacted(rung.command)}) for rung in ladder.walk(host))
+    try:
+        host, before = ladder.look()
+        rungs = ladder.walk(host)
+    finally:
+        scrub_logs(site.folder.glob("*.log"), ladder.secrets)
     return SmokeReport(
         rocmfix=__version__,
         started=now.isoformat(timespec="seconds"),
@@ -56,6 +59,7 @@ def smoke(reach: Reach, judging: Judging, site: Site, now: dt.datetime) -> Smoke
         host=host,
         before=before,
         rungs=rungs,
+        left_out=tuple(check.id for check in all_checks() if check not in judging.checks),
         unproved=reach.plan.profile.unproved,
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from rocmfix.smoke.records import Outcome, Rung
+from rocmfix.smoke.report import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -48,7 +49,7 @@ class PlainView:
         for verdict in rung.verdicts:
             if verdict.outcome in {Outcome.FAILED, Outcome.WARNING}:
                 mark = MARKS[verdict.outcome][0]
-                click.echo(f"{rung.depth.label}: {mark} {verdict.check}: {verdict.reason}", err=True)
+                click.echo(printable(f"{rung.depth.label}: {mark} {verdict.check}: {verdict.reason}"), err=True)
 
 
 class LiveView:

@@ -117,9 +117,11 @@ class Visitor:
     def _long(self, rung: Rung, server: Server, effort: asks.Effort) -> tuple[Ask, ...]:
         """Long prompts, once it is known how many tokens a repeat of the filler is."""
         ruler = server.hear(asks.ruler(effort))
-        if ruler.failed:
-            return ()
+        if ruler.failed:  # let it fail where it is judged
+            return (ruler.ask.model_copy(update={"name": "long"}),)
         lengths = (ruler.replies[0].prompt_tokens, ruler.replies[1].prompt_tokens)
+        if lengths[0] >= lengths[1]:  # it does not count: no prompt of a known length can be made
+            return ()
         return (asks.long(effort, lengths, rung.info, with_gaps=rung.depth.is_off),)
 
     def _hear(self, rung: Rung, server: Server, ask: Ask) -> Heard:

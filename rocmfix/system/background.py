@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,27 +63,3 @@ def finished(argv: Sequence[str], *, env: Mapping[str, str], timeout: float) -> 
     except subprocess.TimeoutExpired:
         return 124, f"{argv[0]} did not end within {timeout:g} s"
     return done.returncode, done.stdout
-
-
-def free_port(host: str = "127.0.0.1", *, below: int = 65_536) -> int:
-    """A port under `below` that nobody listens on just now; one that the kernel would choose where it will do."""
-    chosen = _bound(host, 0)
-    if chosen < below:
-        return chosen
-    candidates = (port for port in range(below - 1, 1024, -1) if _is_free(host, port))
-    return next(candidates)
-
-
-def _bound(host: str, port: int) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, port))
-        chosen: int = probe.getsockname()[1]
-        return chosen
-
-
-def _is_free(host: str, port: int) -> bool:
-    try:
-        _bound(host, port)
-    except OSError:
-        return False
-    return True

@@ -36,6 +36,26 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[bool]:
+    """Whether no other process is in such a block with this folder. Where it cannot be locked (NFS), everybody is."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield _lock_now(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock_now(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
     """A new folder called `path` and a random end, for the time of the block; what a killed run left goes first.
 

@@ -10,9 +10,12 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
-    before = {each: signal.signal(each, _interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    """Within the block SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does; what nohup ignores stays ignored."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
+        for each, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(each, _interrupt)
         yield
     finally:
         for each, handler in before.items():

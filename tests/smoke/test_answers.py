@@ -118,3 +118,8 @@ if RECORDED:
         scores = answers.scores(recorded("h200/mimo_always_off", "gen_logprob")["meta_info"])
         assert [score.token for score in scores] == list(range(100, 112))
         assert all(len(score.top) == 2 and score.top[0][0] == score.token for score in scores)
+
+
+def test_a_reply_that_counts_nothing_has_no_tokens():
+    counted = answers.reply({"text": "a", "meta_info": {"finish_reason": "stop"}}, prompt=0, seconds=1.0)
+    assert (counted.completion_tokens, counted.prompt_tokens, counted.finish) == (0, 0, "stop")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click import UsageError
 
 from rocmfix.errors import SmokeError
-from rocmfix.smoke.checkpoint import mismatches, read_checkpoint, unpacked_claim
+from rocmfix.smoke.checkpoint import mismatches, read_checkpoint, stray, unpacked_claim
 from rocmfix.smoke.records import Depth, Outcome
+from tests.smoke.conftest import planned
 from tests.smoke.real import checkpoint as tiny
 from tests.smoke.scenes import judge, plan, rung
 
@@ -34,6 +37,66 @@ def test_missing_mtp_tensors_are_caught(tmp_path):
     folder = tiny.write(tmp_path / "m", head="none")
     assert outcomes(folder)["mtp-tensors"] is Outcome.FAILED
     assert "mtp-tensors" not in outcomes(folder, draft_model="/other")
+
+
+def head(name: str = "model.embed_tokens.weight", **entry: object) -> bytes:
+    return json.dumps({name: {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8], **entry}}).encode()
+
+
+@pytest.mark.parametrize("header", [
+    b"[1]", b'{"a": 1}', b'{"a": {"shape": [1]}}', head(shape="xy"), b"[" * 100_000, b'{"\xff": 1}', b"{", b"",
+])  # fmt: skip
+def test_a_broken_header_is_an_error_that_names_the_file(header, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(SmokeError, match=r"x\.safetensors is not a checkpoint's") as raised:
+        read_checkpoint(tmp_path)
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("config", [
+    "[]", "{", "\0", "[" * 100_000, '{"num_hidden_layers": "two"}', '{"num_hidden_layers": NaN}', '{"architectures": 7}',
+    '{"text_config": [1]}', '{"quantization_config": [1]}', '{"num_nextn_predict_layers": "x"}', None,
+])  # fmt: skip
+def test_a_broken_config_is_an_error_that_names_the_file(config, tmp_path):
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(head())) + head())
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(SmokeError, match=r"config\.json"):
+        read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_is_an_error_and_not_waited_for(make, tmp_path):
+    make(tmp_path / "x.safetensors")
+    with pytest.raises(SmokeError, match=r"x\.safetensors is not a file"):
+        read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("shape", [[], [2], [2, 2, 2]])
+def test_a_tensor_of_another_rank_is_not_compared(shape, tmp_path):
+    (tmp_path / "config.json").write_text('{"hidden_size": 3, "vocab_size": 3}')
+    header = head(shape=shape)
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    read = read_checkpoint(tmp_path)
+    assert read is not None
+    assert mismatches(read) == ()
+
+
+def test_links_out_of_the_folder_are_not_seen_in_a_container(tmp_path):
+    """A Hugging Face cache keeps its files in blobs/, two folders up from the snapshot."""
+    blob, snapshot = tmp_path / "blobs/1", tmp_path / "snapshots/2"
+    blob.parent.mkdir()
+    blob.touch()
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").touch()
+    (snapshot / "inner").symlink_to("config.json")
+    assert stray(snapshot) is None
+    (snapshot / "x.safetensors").symlink_to("../../blobs/1")
+    assert stray(snapshot) == snapshot / "x.safetensors"
+    with pytest.raises(UsageError, match="a container does not see"):
+        planned(image="img", runtime="docker", model=str(snapshot))
+    assert planned(model=str(snapshot)).model  # a process does
 
 
 def test_wrong_sizes_are_caught(tmp_path):

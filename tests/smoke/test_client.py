@@ -87,7 +87,7 @@ def test_a_stream_of_differences_is_put_together():
             {"text": c, "output_ids": [n], "meta_info": META | {"completion_tokens": n}}
             for n, c in ((1, "a"), (2, "b"))
         ]
-        send(handler, 200, b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events))
+        send(handler, 200, b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n")
 
     reply, tokens = hear(respond)
     assert (reply.text, reply.tokens, tokens) == ("ab", (1, 2), 2)
@@ -130,6 +130,100 @@ def test_a_server_that_closes_is_lost_and_no_stall():
     assert reply.error is not None
     assert reply.error.startswith("connection lost")
     assert not reply.stalled
+
+
+@pytest.mark.parametrize("wrong", [
+    b"{oops", b"", b"[1, 2]", b"7", b'"error"', b'{"meta_info": [1]}', b'{"meta_info": {"completion_tokens": "many"}}',
+    b'{"output_ids": 7, "meta_info": {"completion_tokens": 1}}',
+    b'{"output_ids": ["a"], "meta_info": {"completion_tokens": 1}}',
+    b'{"meta_info": {"completion_tokens": 1, "spec_verify_ct": 1, "spec_accept_histogram": "abc"}}',
+    b'{"meta_info": {"completion_tokens": 1, "output_token_logprobs": [[NaN, 1, null]]}}',
+    b'{"meta_info": {"completion_tokens": 1, "output_token_logprobs": [[-1, 1]], "output_top_logprobs": [[[Infinity, 1]]]}}',
+])  # fmt: skip
+@pytest.mark.parametrize("logprobs", [0, 1])
+def test_an_answer_of_another_shape_is_an_error_and_no_crash(wrong, logprobs):
+    """Anybody may answer on a port."""
+    body = wrong if logprobs else b"data: " + wrong + b"\n\ndata: [DONE]\n\n"
+    reply, _ = hear(lambda h, p, b: send(h, 200, body), top_logprobs=logprobs)
+    assert reply.error
+    assert not reply.stalled
+
+
+@pytest.mark.parametrize(
+    "wrong", [[1], {"speculative_num_steps": "four"}, {"tp_size": "x"}, {"version": [1]}, "<html>"]
+)
+def test_a_server_that_says_something_else_of_itself_has_no_info(wrong):
+    with serving(lambda h, p, b: send(h, 200, wrong)) as url:
+        assert Server(Peer(url)).info() is None
+
+
+def dripping(piece: bytes, head: bytes = b"") -> Respond:
+    """Answers with a piece now and then, for ever."""
+
+    def respond(handler, path, body):
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            handler.wfile.write(head)
+            for _ in range(100):
+                handler.wfile.write(piece)
+                time.sleep(0.05)
+
+    return respond
+
+
+@pytest.mark.parametrize(("piece", "logprobs"), [(b": ping\n\n", 0), (b" ", 0), (b"\n", 0), (b" ", 1)])
+def test_a_sign_of_life_now_and_then_is_silence_too(piece, logprobs):
+    """A proxy's keep-alives would keep a hung server looking alive."""
+    began = time.monotonic()
+    reply, _ = hear(dripping(piece), top_logprobs=logprobs, stall_seconds=0.4)
+    assert reply.stalled
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("logprobs", [0, 1])
+def test_an_answer_without_an_end_is_given_up(logprobs, monkeypatch):
+    monkeypatch.setattr("rocmfix.system.http.LIMIT", 1 << 20)
+    reply, _ = hear(dripping(b"x" * (1 << 18), b"data: "), top_logprobs=logprobs)
+    assert reply.error is not None
+    assert "is longer than 1 MiB" in reply.error
+
+
+def test_a_stream_that_is_cut_is_lost():
+    event = {"text": "a", "output_ids": [1], "meta_info": META | {"completion_tokens": 1}}
+    reply, _ = hear(lambda h, p, b: send(h, 200, b"data: " + json.dumps(event).encode() + b"\n\n"))
+    assert reply.error == "connection lost: the stream was cut"
+
+
+def test_comments_and_other_fields_of_a_stream_are_passed_over():
+    event = b"data: " + json.dumps({"text": "ab", "output_ids": [1, 2], "meta_info": META}).encode()
+    reply, _ = hear(lambda h, p, b: send(h, 200, b": ping\n\nevent: x\nid: 7\n" + event + b"\r\n\r\ndata:[DONE]\n"))
+    assert (reply.error, reply.text) == (None, "ab")
+
+
+def test_an_answer_is_read_by_its_length_while_the_connection_stays_open():
+    """Up to Python 3.12.1, read1 waits for more than the length says."""
+
+    def respond(handler, path, body):
+        handler.close_connection = False
+        send(handler, 200, {"text": "ab", "output_ids": [1, 2], "meta_info": META})
+        time.sleep(1)
+
+    reply, _ = hear(respond, top_logprobs=1)
+    assert reply.error is None
+    assert reply.seconds < 0.9
+
+
+def test_an_answer_shorter_than_its_length_is_lost():
+    def respond(handler, path, body):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100")
+        handler.end_headers()
+        handler.wfile.write(b"{}")
+
+    reply, _ = hear(respond, top_logprobs=1)
+    assert reply.error is not None
+    assert reply.error.startswith("connection lost")
 
 
 def test_nobody_there_is_unhealthy_and_has_no_info():

@@ -13,7 +13,7 @@ from tests.smoke.scenes import rung
 NOW = dt.datetime(2026, 11, 30, 12, tzinfo=dt.timezone.utc)
 DAY = dt.timedelta(days=1)
 DIGEST = "sha256:" + "a" * 64
-GOOD = Verdict(check="starts", outcome=Outcome.PASSED, measured="1", bound="1", reason="it did")
+GOOD = Verdict(check="same-words", outcome=Outcome.PASSED, measured="1", bound="1", reason="it did")
 BAD = Verdict(check="speed", outcome=Outcome.FAILED, measured="6.9 tok/s", bound="at least 0.5", reason="slow")
 
 
@@ -60,5 +60,8 @@ def test_a_report_that_proved_nothing_is_refused():
     assert reasons(rungs=(rung("off", verdicts=(GOOD,)),)) == ("no depth with speculation was proved",)
     unjudged = Verdict(check="x", outcome=Outcome.NOT_JUDGED, reason="no bound")
     assert reasons(rungs=(rung("4", verdicts=(unjudged,)),)) == ("nothing in the report passed",)
+    other = GOOD.model_copy(update={"check": "starts"})
+    assert "--no-off" in reasons(rungs=(rung("4", verdicts=(other,)),))[0]
+    assert reasons(left_out=("speed", "log")) == ("--only left out speed, log",)
     down = rung("4", verdicts=(GOOD,), start=Start(is_ready=False, seconds=1, limit=1))
     assert reasons(rungs=(down,)) == ("no depth with speculation was proved",)

@@ -16,7 +16,19 @@ from rocmfix.smoke.checks.acceptance import survival
 from rocmfix.smoke.checks.temperature import evidence
 from rocmfix.smoke.checks.words import first_difference
 from rocmfix.smoke.logs import accept_length
-from rocmfix.smoke.records import Depth, Gpu, Gsm8k, LogFacts, LogFinding, Lookup, Outcome, Score, TunedRow, Verdict
+from rocmfix.smoke.records import (
+    Depth,
+    Gpu,
+    Gsm8k,
+    LogFacts,
+    LogFinding,
+    Lookup,
+    Outcome,
+    Score,
+    Start,
+    TunedRow,
+    Verdict,
+)
 from tests.smoke.scenes import HOST, INFO, drafted, heard, judge, plan, reply, rung
 
 PASSED, FAILED, WARNING, NOT_JUDGED = Outcome.PASSED, Outcome.FAILED, Outcome.WARNING, Outcome.NOT_JUDGED
@@ -346,3 +358,74 @@ def test_the_custom_all_reduce_is_refused_where_it_hangs_unless_asked_for():
     assert outcome(flags("X", "4", tp=4, concurrency=(8,))) is PASSED
     assert outcome(flags("X", "off", tp=4)) is PASSED
     assert outcome(flags("X", "4", tp=1)) is PASSED
+
+
+# ---- what was not asked, and what did not end ------------------------------------------------------------------------
+
+
+STALL = reply("", error="no token for 2 s", stalled=True)
+LOST = reply("", error="connection lost: reset")
+
+
+@pytest.mark.parametrize("lost", [STALL, LOST])
+def test_a_single_stream_that_does_not_end_fails(lost):
+    """A server that hung at depth 4 in its longest reply had passed: everything about it was not judged."""
+    at = rung("4", heard("words", reply()), heard("solo", reply(), lost))
+    verdict = judge("sane-replies", at)
+    assert verdict is not None
+    assert (verdict.outcome, verdict.measured) == (FAILED, "1 of 3 replies are odd")
+    assert (lost.error or "")[:12] in verdict.reason or lost.stalled
+    for name in ("accept-length", "survival", "speed", "step-time"):
+        unended = judge(name, at, rung("3", heard("solo", drafted(0, 0, 0, 9))))
+        assert unended is not None
+        assert (unended.outcome, unended.reason) == (NOT_JUDGED, "the single stream did not end")
+
+
+def test_a_hang_of_the_words_without_speculation_fails_too():
+    assert outcome(judge("sane-replies", rung("off", heard("words", STALL)))) is FAILED
+
+
+def test_a_server_that_hangs_is_not_said_to_be_alive():
+    assert outcome(judge("stays-up", rung("4", heard("words", STALL)))) is NOT_JUDGED
+    assert outcome(judge("stays-up", rung("4", heard("words", reply())))) is PASSED
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("same-words", "words"), ("temperature", "sampled"), ("quality", "questions"), ("long-prompt", "long"),
+     ("concurrency", "crowd"), ("worth-it", "solo"), ("sane-replies", "words, solo")],
+)  # fmt: skip
+def test_a_check_whose_question_was_not_put_says_so(name, missing):
+    verdict = judge(name, rung("4"), asked=plan(concurrency=(16,)))
+    assert verdict is not None
+    assert verdict.outcome is NOT_JUDGED
+    assert missing in verdict.reason or name == "same-words"
+    down = rung("4").model_copy(update={"start": Start(is_ready=False, seconds=1, limit=1)})
+    assert judge(name, down, asked=plan(concurrency=(16,))) is None or name == "same-words"
+
+
+def test_streams_left_out_at_a_depth_are_told_from_streams_not_reached():
+    left_out = judge("concurrency", rung("4"), asked=plan(concurrency=(16,), crowd_depths=(5,)))
+    assert left_out is not None
+    assert left_out.reason == "not asked at this depth"
+    assert judge("concurrency", rung("4"), asked=plan(concurrency=())) is None
+
+
+def test_a_log_probability_above_zero_is_a_certainty_and_no_crash():
+    certain = reply("ab", scores=(Score(token=97, logprob=5000.0, top=((97, 5000.0),)),) * 2)
+    assert evidence(heard("sampled", certain)) == (1, 1.0, 0.0, 1)
+
+
+@pytest.mark.parametrize(("algorithm", "said"), [("EAGLE", "is EAGLE"), (None, "is off")])
+def test_the_depth_check_names_the_algorithm(algorithm, said):
+    info = INFO.model_copy(update={"algorithm": algorithm})
+    verdict = judge("depth", rung("4" if algorithm else "off", info=info))
+    assert verdict is not None
+    assert said in verdict.reason
+
+
+@pytest.mark.parametrize(("graph", "eager", "ends"), [(1, 1, PASSED), (1, 2, FAILED), (0, 2, FAILED), (3, 0, PASSED)])
+def test_at_least_half_of_the_decode_lines_are_in_a_graph(graph, eager, ends):
+    verdict = judge("graphs", rung("4", log=LogFacts(decodes_in_graph=graph, decodes_eager=eager)))
+    assert verdict is not None
+    assert (verdict.outcome, verdict.measured) == (ends, f"{graph} of {graph + eager} decode lines in a graph")

@@ -48,6 +48,7 @@ CASES = [
     Play("hang-at-16", at("concurrency", D3, D4), "--disable-custom-all-reduce (sglang#29313)",
          options={"stall_limit": 2}),
     Play("hang-always", at("concurrency", D4), "not the all-reduce", options={"stall_limit": 2, "depths": "4"}),
+    Play("hang-alone", at("sane-replies", D3, D4), "not the all-reduce", options={"stall_limit": 2}),
     Play("fallback", at("log", D4), "jit-negative-cache"),
     Play("untuned", at("log aiter-tables", OFF, D3, D4), "rocmfix tables"),
     Play("uneven-ranks", at("aiter-ranks", OFF, D3, D4), "AITER_CONFIG_FMOE", options={"tp": 2}),

@@ -58,3 +58,16 @@ def test_the_headline_fails_on_one_failure_and_on_nothing_passed():
     assert headline(REPORT) == "smoke FAILED: 1 passed, 1 failed, 1 warning, 1 not judged"
     assert headline(REPORT.model_copy(update={"rungs": REPORT.rungs[:1]})) == "smoke passed: 1 passed, 1 warning"
     assert headline(REPORT.model_copy(update={"rungs": (), "before": ()})).startswith("smoke FAILED")
+
+
+def test_the_report_holds_the_stacks_of_a_hang_as_text_and_what_was_left_out():
+    """What a server's processes are called is not ours: no fence to break out of, no control characters."""
+    hung = REPORT.rungs[1].model_copy(update={"stacks": "== 7 python3\n```\n# heading\x1b[31m"})
+    text = markdown(REPORT.model_copy(update={"rungs": (hung,), "left_out": ("speed", "log")}), {})
+    assert (
+        "## Stacks of the hang at 4-1-5\n\n    == 7 python3\n    ```\n    # heading\N{REPLACEMENT CHARACTER}[31m\n"
+        in text
+    )
+    assert "- checks left out: speed, log" in text
+    assert "Stacks" not in markdown(REPORT, {})
+    assert "left out" not in markdown(REPORT, {})

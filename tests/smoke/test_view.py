@@ -45,3 +45,9 @@ def test_in_a_pipe_each_step_is_a_line_and_failures_are_told(verdict, capsys):
     assert said.out == ""
     assert said.err.startswith("off: starting\n")
     assert ("off: FAILED speed: it collapsed" in said.err) == (verdict is BAD)
+
+
+def test_what_a_server_said_does_not_command_the_terminal(capsys):
+    odd = BAD.model_copy(update={"reason": "finish reason \x1b]0;title\x07\x1b[31m"})
+    PlainView().judged(rung("3", verdicts=(odd,)))
+    assert "\x1b" not in capsys.readouterr().err

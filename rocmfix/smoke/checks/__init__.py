@@ -68,6 +68,14 @@ class Scene:
     def heard(self, name: str) -> Heard | None:
         return self.rung.answer(name)
 
+    def unasked(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of these asks a server that came up was never put."""
+        if not self.rung.start.is_ready:
+            return ()
+        put = {heard.ask.name.partition("-")[0] for heard in self.rung.heard}  # crowd-16
+        planned = {"crowd"} if self.plan.crowds(self.depth) else set()
+        return tuple(name for name in names if name not in put and (name != "crowd" or name in planned))
+
 
 Judge = Callable[[Scene], Verdict | None]
 
@@ -87,6 +95,8 @@ class Check:
 
     def __call__(self, scene: Scene) -> Verdict | None:
         verdict = self.judge(scene)
+        if verdict is None and (unasked := scene.unasked(self.asks)):
+            verdict = not_judged(f"not asked: {', '.join(unasked)}; see what failed before it")
         return verdict and verdict.model_copy(update={"check": self.id})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from rocmfix.smoke.checks import Scene, check, failed, not_judged, passed
-from rocmfix.smoke.checks.quality import score
+from rocmfix.smoke.checks.quality import UNENDED, score
 from rocmfix.smoke.checks.words import differing
 from rocmfix.smoke.records import Verdict
 
@@ -25,6 +25,8 @@ def accept_length(scene: Scene) -> Verdict | None:
     heard = scene.heard("solo")
     if scene.depth.is_off or heard is None:
         return None
+    if heard.failed:
+        return not_judged(UNENDED)
     if not heard.verifies:
         return not_judged("the replies carry no speculation counters")
     value = heard.completion_tokens / heard.verifies
@@ -55,6 +57,8 @@ def flat_survival(scene: Scene) -> Verdict | None:
     heard = scene.heard("solo")
     if scene.depth.is_off or heard is None:
         return None
+    if heard.failed:
+        return not_judged(UNENDED)
     rates = survival(heard.histogram(scene.depth.steps))
     if not rates:
         return not_judged("the replies carry no accept histogram")

@@ -15,10 +15,11 @@ def concurrency(scene: Scene) -> Verdict | None:
         return None
     crowds = [heard for heard in scene.rung.heard if heard.ask.name.startswith("crowd-")]
     if not crowds:
-        return not_judged("not asked at this depth") if scene.plan.concurrency else None
+        is_left_out = scene.plan.concurrency and not scene.plan.crowds(scene.depth)
+        return not_judged("not asked at this depth") if is_left_out else None
     hung = next((heard for heard in crowds if heard.stalled), None)
     if hung:
-        return failed(f"{len(hung.stalled)} of {hung.ask.streams} streams hang", "0", *_owner(scene, hung))
+        return failed(f"{len(hung.stalled)} of {hung.ask.streams} streams hang", "0", *owner(scene, hung))
     broken = next((heard for heard in crowds if heard.failed), None)
     if broken:
         return failed(f"{len(broken.failed)} of {broken.ask.streams} streams failed", "0",
@@ -32,7 +33,8 @@ def concurrency(scene: Scene) -> Verdict | None:
     return passed(f"0 hang; {rates}", "0", "every stream ended with all its tokens")
 
 
-def _owner(scene: Scene, hung: Heard) -> tuple[str, str]:
+def owner(scene: Scene, hung: Heard) -> tuple[str, str]:
+    """Why these streams hang, as far as the same ask without the custom all-reduce tells, and what to do."""
     silence = f"no token for {hung.ask.stall_seconds:g} s"
     retry = scene.rung.retry
     if retry is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rocmfix.smoke.checks import Scene, check, failed, not_judged, passed
+from rocmfix.smoke.checks.crowd import owner
 from rocmfix.smoke.records import Reply, Verdict
 
+UNENDED = "the single stream did not end"
 FINISHES = {"length", "stop"}
 
 
@@ -74,21 +76,26 @@ def _bounded(scene: Scene, name: str, value: float, measured: str, advice: str) 
 
 @check("sane-replies", asks=("words", "solo"))
 def sane_replies(scene: Scene) -> Verdict | None:
-    """Replies are well-formed: as many tokens and log-probabilities as counted, none above 0, a finish reason that
-    is known, and nothing but one token over and over.
+    """Replies end and are well-formed: as many tokens and log-probabilities as counted, none above 0, a finish reason
+    that is known, and nothing but one token over and over.
     """
-    replies = [(heard.ask.tokens, reply) for name in ("words", "solo") if (heard := scene.heard(name))
-               for reply in heard.replies if not reply.error]  # fmt: skip
-    if not replies:
+    asked = [heard for name in ("words", "solo") if (heard := scene.heard(name))]
+    if not asked:
         return None
+    replies = [(heard.ask.tokens, reply) for heard in asked for reply in heard.replies]
     problems = [problem for tokens, reply in replies if (problem := _oddity(reply, tokens))]
     measured = f"{len(problems)} of {len(replies)} replies are odd"
+    hung = next((heard for heard in asked if heard.stalled), None)
+    if hung:
+        return failed(measured, "0", *owner(scene, hung))
     if not problems:
         return passed(measured, "0", "counts, finish reasons and log-probabilities agree")
     return failed(measured, "0", problems[0], "garbage weights or a broken kernel: is depth off the same?")
 
 
 def _oddity(reply: Reply, tokens: int) -> str | None:
+    if reply.error is not None:
+        return reply.error
     if reply.finish not in FINISHES:
         return f"finish reason {reply.finish}"
     if reply.completion_tokens != tokens:

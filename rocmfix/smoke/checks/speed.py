@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocmfix.smoke.checks import Scene, check, failed, not_judged, passed, warning
+from rocmfix.smoke.checks.quality import UNENDED
 from rocmfix.smoke.diagnosis import advice_for
 from rocmfix.smoke.records import Heard, Rung, Verdict
 
@@ -28,7 +29,7 @@ def _pair(scene: Scene) -> tuple[Heard, Rung, Heard] | str:
     """This depth and the one to hold it against, or why there is none."""
     heard = scene.heard("solo")
     if heard is None or heard.failed:
-        return "the single stream did not end"
+        return UNENDED
     if scene.plan.profile.name == "cpu":
         return NOT_HERE
     reference = scene.reference

@@ -59,6 +59,8 @@ def stays_up(scene: Scene) -> Verdict | None:
     """The server lives through all questions: when a fault ends the scheduler, /v1/models goes on saying 200."""
     if not scene.rung.start.is_ready:
         return None
+    if any(heard.stalled for heard in scene.rung.heard):
+        return not_judged("it hangs: see the question it did not answer")
     died = scene.rung.died
     if died is None:
         return passed("alive", "alive to the end", "it answered /health after the last question")

@@ -19,7 +19,7 @@ def evidence(heard: Heard) -> tuple[int, float, float, int]:
             if not score.top:
                 continue
             token, logprob = score.top[0]
-            p = min(1.0, math.exp(logprob))
+            p = math.exp(min(0.0, logprob))
             hits += score.token == token
             expected += p
             variance += p * (1 - p)

@@ -17,6 +17,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="sglang serve", allow_abbrev=False)
     for name in ("--model-path", "--served-model-name", "--host", "--kv-cache-dtype", "--attention-backend"):
         parser.add_argument(name)
+    parser.add_argument("--api-key")
     for name, value in (("--port", 30000), ("--tp-size", 1), ("--pp-size", 1), ("--speculative-num-steps", 0)):
         parser.add_argument(name, type=int, default=value)
     for name in ("--disable-custom-all-reduce", "--disable-cuda-graph"):

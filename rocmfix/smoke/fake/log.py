@@ -30,7 +30,8 @@ FAILURES = {
 
 def load(options: argparse.Namespace, plays: frozenset[str]) -> None:
     """What a start prints, and where it ends when it is broken."""
-    say(f"server_args=ServerArgs(model_path={options.model_path!r}, tp_size={options.tp_size})")
+    told = {name: getattr(options, name) for name in ("model_path", "tp_size", "api_key")}
+    say(f"server_args=ServerArgs({', '.join(f'{name}={value!r}' for name, value in told.items())})")
     for play, text in FAILURES.items():
         if play in plays:
             if play == "fail-silent":

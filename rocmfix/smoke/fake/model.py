@@ -13,6 +13,7 @@ PLAYS = {
     "greedy": "temperature is ignored after the first token, as upstream's HIP branch did up to 0.5.20",
     "hang-at-16": "with 16 streams at once the scheduler hangs, unless --disable-custom-all-reduce is given",
     "hang-always": "with 16 streams at once the scheduler hangs, whatever the flags",
+    "hang-alone": "with speculation the scheduler hangs in the middle of a long reply, with one stream only",
     "fallback": "prints the fused-copy warnings on standard output",
     "untuned": "AITER finds no tuned rows for its MoE shapes",
     "moe": "AITER logs its MoE lookups",

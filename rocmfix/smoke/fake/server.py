@@ -58,10 +58,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def is_allowed(self) -> bool:
+        key = self.server.options.api_key
+        return not key or self.headers["Authorization"] == f"Bearer {key}"
+
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path in {"/health", "/health_generate"}:
             self.answer(503 if self.server.is_hung else 200, b"")
+        elif not self.is_allowed():
+            self.answer(401, {"error": "Unauthorized"})
         elif path in {"/get_server_info", "/server_info"}:
             self.answer(200, info(self.server))
         else:
@@ -69,7 +75,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-        if self.path != "/generate":
+        if not self.is_allowed():
+            self.answer(401, {"error": "Unauthorized"})
+        elif self.path != "/generate":
             self.answer(404, {"detail": "Not Found"})
         elif "no-generate" in self.server.plays:
             self.answer(500, {"error": {"message": "CUDA error: device-side assert triggered"}})
@@ -110,7 +118,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if body.get("return_logprob"):
             whole["meta_info"].update(logprobs(places, model))
         if body.get("stream"):
-            self.stream(whole)
+            self.stream(whole, hangs="hang-alone" in model.plays and model.is_drafting and count > 256)
         else:
             self.answer(200, whole)
 
@@ -123,7 +131,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             facts.update(spelt(histogram, self.server))
         return facts
 
-    def stream(self, whole: Mapping[str, Any]) -> None:
+    def stream(self, whole: Mapping[str, Any], *, hangs: bool) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -137,6 +145,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 "meta_info": meta,
             }
             self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+            if hangs:
+                self.server.is_hung = True
+                time.sleep(3600)
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
 

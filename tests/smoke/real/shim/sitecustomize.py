@@ -54,6 +54,12 @@ def cache_locs(module):
     module.assign_extend_cache_locs_func = locations
 
 
+def engine(module):
+    """Forked processes have all imports already, a third of the work: without CUDA nothing asks for spawned ones."""
+    start = module.mp.set_start_method
+    module.mp.set_start_method = lambda _spawn, **force: start("fork", **force)
+
+
 def build_chain(_parents, _scores, lengths, mask, positions, index, following, sibling, topk, _steps, width, mode):
     """With topk 1 the draft tree is a chain: each token follows the one before and sees all before it."""
     import torch
@@ -140,6 +146,7 @@ def sampling_ops():
 
 PATCHES = {
     "torch.cuda": cuda,
+    "sglang.srt.entrypoints.engine": engine,
     "sglang.srt.speculative.eagle_utils": eagle,
     "sglang.srt.speculative.triton_ops.cache_locs": cache_locs,
 }
