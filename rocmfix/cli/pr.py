@@ -50,7 +50,7 @@ def command() -> None:
     "--evidence",
     multiple=True,
     metavar="[before=|after=]FILE",
-    help="A smoke report, bench record or compile record. Repeatable.",
+    help="A smoke report, a record of sglang.bench_serving, or of `guards compile`. Repeatable.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write text, patch and record here.")
 @click.option(
@@ -93,7 +93,7 @@ def pack(
     with Blobs(repo) as blobs:
         target = open_onto(repo.folder, base, blobs, seconds=int(now().timestamp()))
         catalog = load(patches, target.project)
-        records = tuple(map(read_evidence, evidence))
+        records = tuple(record for given in evidence for record in read_evidence(given))
         order = Order(_fixes(catalog, name), records, anyway=anyway, merge=merge, dry_run=dry_run)
         packs = make_packs(catalog, target, order)
     if push and not dry_run:
