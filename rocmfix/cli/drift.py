@@ -12,6 +12,7 @@ from rocmfix.cli._options import catalogue, json_option, offline_option, patches
 if TYPE_CHECKING:
     from rocmfix.catalog import Catalog
     from rocmfix.upstream.gather import Source
+    from rocmfix.upstream.looks import Looks
     from rocmfix.upstream.propose import Proposal
     from rocmfix.upstream.watch import Gap, Watch
 
@@ -87,7 +88,20 @@ def _watch(catalog: Catalog, specs: tuple[str, ...], state: Path, oldest: str | 
         *new,
         *(other_source(spec, project, offline=offline) for spec in specs),
     )
-    return watch(catalog, sources, last, Setting(day=f"{now():%Y-%m-%d}", oldest=first), gaps)
+    setting = Setting(day=f"{now():%Y-%m-%d}", oldest=first, looks=_looks(project, offline=offline))
+    return watch(catalog, sources, last, setting, gaps)
+
+
+def _looks(project: str, *, offline: bool) -> Looks | None:
+    """CUDA-only code and AITER tables are questions to an sglang."""
+    from rocmfix import __version__
+    from rocmfix.aiter.sources import read_index
+    from rocmfix.shipped import shipped
+    from rocmfix.upstream.looks import looks
+
+    if project != "sglang":
+        return None
+    return looks(__version__, read_index(shipped("dockerfiles") / "aiter/index.toml"), offline=offline)
 
 
 def _unlisted(project: str, *, offline: bool) -> tuple[tuple[Source, ...], tuple[Gap, ...]]:

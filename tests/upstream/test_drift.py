@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -15,10 +16,11 @@ from rocmfix.model import Outcome, Status, TreeReport, Upstream, Verdict
 from rocmfix.tree import MemoryTree
 from rocmfix.upstream import page
 from rocmfix.upstream.compare import carried, new_gaps, next_run
-from rocmfix.upstream.gather import Looks, Setting, Source, watch
+from rocmfix.upstream.gather import Setting, Source, watch
 from rocmfix.upstream.issue import keep
+from rocmfix.upstream.looks import Looks, Question
 from rocmfix.upstream.propose import as_diff, proposals
-from rocmfix.upstream.watch import Line, Seen, Watch, What, parse_watch
+from rocmfix.upstream.watch import Line, Look, Seen, Watch, What, parse_watch
 from tests.upstream.conftest import GUARDED, KERNEL, KERNEL_TEXT, LOADER, LOADER_TEXT, REMEMBERS
 
 NEEDED, UPSTREAM, ABSENT = Outcome.NEEDED, Outcome.UPSTREAM, Outcome.NOT_APPLICABLE
@@ -39,6 +41,12 @@ def outcome(now, source, fix):
     """What a run says of a fix on a source."""
     (found,) = [each.verdict(fix) for each in now.seen if each.source == source]
     return found.verdict if found else None
+
+
+def includes(now, source):
+    """What was found in a source beyond its fixes."""
+    (found,) = [each.includes for each in now.seen if each.source == source]
+    return found.found if found else None
 
 
 def why_not(now, source):
@@ -127,19 +135,40 @@ def test_a_fix_that_left_the_catalogue_is_said():
     ]
 
 
+def look(*found, by="1.0"):
+    return Look(by=by, found=found)
+
+
 def test_new_includes_and_broken_tables_are_news_by_name():
-    last = run(seen("0.5.1", NEEDED, includes=("a.cuh:cub.h",), broken_tables=()))
-    found = seen("0.5.2", NEEDED, includes=("a.cuh:cub.h", "b.cuh:cub.h"), broken_tables=("glm.csv: no kernel",))
+    last = run(seen("0.5.1", NEEDED, includes=look("a.cuh: cub.h"), broken_tables=look()))
+    found = seen(
+        "0.5.2",
+        NEEDED,
+        includes=look("a.cuh: cub.h", "b.cuh: cub.h", "b.cuh: inline PTX"),
+        broken_tables=look("glm on gfx950: no kernel"),
+    )
     events = next_run(last, run(*last.seen, found)).events
     assert [(e.what, e.text) for e in events[1:]] == [
-        (What.INCLUDE, "b.cuh:cub.h"),
-        (What.TABLE, "glm.csv: no kernel"),
+        (What.INCLUDE, "b.cuh: cub.h, inline PTX"),
+        (What.TABLE, "glm on gfx950: no kernel"),
     ]
+
+
+def test_a_table_that_stays_broken_for_another_reason_is_no_news():
+    last = run(seen("git:main", NEEDED, line=Line.BRANCH, broken_tables=look("glm on gfx950: AITER a lacks it")))
+    now = run(seen("git:main", NEEDED, line=Line.BRANCH, broken_tables=look("glm on gfx950: AITER b lacks it")))
+    assert happened(last, now) == []
 
 
 def test_a_first_look_at_includes_is_no_flood_of_news():
     last = run(seen("0.5.1", NEEDED))
-    assert happened(last, run(seen("0.5.1", NEEDED, includes=("a.cuh:cub.h",)))) == []
+    assert happened(last, run(seen("0.5.1", NEEDED, includes=look("a.cuh: cub.h")))) == []
+
+
+def test_another_version_may_see_more_and_is_not_compared():
+    last = run(seen("git:main", NEEDED, line=Line.BRANCH, includes=look(by="1.0")))
+    now = run(seen("git:main", NEEDED, line=Line.BRANCH, includes=look("a.cuh: cub.h", by="1.1")))
+    assert happened(last, now) == []
 
 
 def test_a_source_that_was_not_reached_keeps_its_last_verdicts_and_says_that_they_are_old():
@@ -210,10 +239,62 @@ def test_a_source_that_is_no_longer_asked_about_is_not_called_unchanged(catalog)
     assert why_not(now, "git:main") == "not asked about in this run"
 
 
-def test_what_nobody_can_look_at_is_a_gap(catalog):
-    setting = Setting("today", "0.5.14", Looks(includes=lambda tree: ()))
-    now = watch(catalog, [source("0.5.14", trees())], None, setting)
-    assert [gap.what for gap in now.gaps] == ["AITER tables"]
+class Scanner:
+    """Looks at trees, and remembers at which."""
+
+    def __init__(self, by="1.0", found=(), *, fails=False):
+        self.by, self.found, self.fails, self.asked = by, found, fails, []
+
+    def ask(self, tree):
+        self.asked.append(tree.source)
+        if self.fails:
+            raise SourceError("no route to AITER")
+        return self.found
+
+    def setting(self):
+        return Setting("today", "0.5.14", Looks(self.by, (Question("includes", "CUDA-only code", self.ask),)))
+
+
+def several(*names):
+    """Releases, and main."""
+    made = [source(name, dataclasses.replace(trees(), source=name)) for name in names]
+    return [*made, source("git:main", dataclasses.replace(trees(), source="main"), Line.BRANCH)]
+
+
+def test_only_what_is_new_or_moves_is_scanned(catalog):
+    """A scan takes seconds; a release is what it was."""
+    first, second, third, fourth = (Scanner() for _ in range(4))
+    one = watch(catalog, several("0.5.13", "0.5.14"), None, first.setting())
+    assert first.asked == ["0.5.14", "main"], "there is nothing yet to compare an older one with"
+    two = watch(catalog, several("0.5.13", "0.5.14"), one, second.setting())
+    assert second.asked == ["main"]
+    assert includes(two, "0.5.14") == includes(one, "0.5.14") == ()
+    three = watch(catalog, several("0.5.13", "0.5.14", "0.5.15", "0.5.16"), two, third.setting())
+    assert third.asked == ["0.5.15", "0.5.16", "main"]
+    watch(catalog, several("0.5.13", "0.5.14", "0.5.15", "0.5.16"), three, fourth.setting())
+    assert fourth.asked == ["main"]
+
+
+def test_a_new_release_and_the_one_before_it_are_scanned_by_the_same_version(catalog):
+    """A new release is known to a new version of rocmfix only."""
+    one = watch(catalog, several("0.5.14"), None, Scanner().setting())
+    newer = Scanner("1.1", found=("a.cuh: cub.h",))
+    now = watch(catalog, several("0.5.14", "0.5.15"), one, newer.setting())
+    assert newer.asked == ["0.5.14", "0.5.15", "main"]
+    assert [event.what for event in now.events] == [What.NEW_SOURCE]
+    assert [(gap.what, gap.why) for gap in now.gaps] == [
+        (f"CUDA-only code of {name}", "rocmfix 1.1 looked anew, and does not compare with what 1.0 saw")
+        for name in ("0.5.14", "git:main")
+    ]
+
+
+def test_what_cannot_be_told_is_a_gap_keeps_its_last_answer_and_spoils_no_verdict(catalog):
+    one = watch(catalog, several("0.5.14"), None, Scanner(found=("a.cuh: cub.h",)).setting())
+    now = watch(catalog, several("0.5.14"), one, Scanner(fails=True).setting())
+    assert [(gap.what, gap.why) for gap in now.gaps] == [("CUDA-only code of git:main", "no route to AITER")]
+    assert outcome(now, "git:main", "guard") is NEEDED
+    assert includes(now, "git:main") == ("a.cuh: cub.h",)
+    assert now.events == ()
 
 
 @pytest.fixture
