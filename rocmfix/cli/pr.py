@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rocmfix.catalog import Catalog
     from rocmfix.system.repo import Repo
-    from rocmfix.upstream.records import Pack, Packs
+    from rocmfix.upstream.records import HookResult, Pack, Packs
 
 
 class _PackUnlessStatus(click.Group):
@@ -178,10 +178,23 @@ def _lines(each: Pack) -> Iterator[str]:
     yield f"made     {each.fix}  branch {each.branch}{there}, for {each.repository} {each.base}"
     yield f"         {each.title}"
     yield from (f"         {f.path} +{f.added} -{f.removed}; CUDA {f.cuda.value}: {f.why}" for f in each.files)
-    yield from (f"         {hook.hook} {hook.pin}: {hook.state.value}; {hook.why}".rstrip("; ") for hook in each.hooks)
+    yield from _hook_lines(each.hooks)
     yield from (f"         TODO {todo}" for todo in each.todo)
     if each.url:
         yield f"         {each.url}"
+
+
+def _hook_lines(hooks: tuple[HookResult, ...]) -> Iterator[str]:
+    """Upstream's hooks: the clean ones by name, each other one with its reason or what it would change."""
+    from rocmfix.upstream.records import HookState
+
+    clean = [hook.hook for hook in hooks if hook.state is HookState.CLEAN]
+    if clean:
+        yield f"         pre-commit clean: {', '.join(clean)}"
+    for hook in hooks:
+        if hook.state not in (HookState.CLEAN, HookState.NO_FILES):
+            yield f"         pre-commit {hook.hook} {hook.pin}: {hook.state.value}; {hook.why}".rstrip("; ")
+            yield from (f"           {line}" for line in hook.said[:5])
 
 
 def _refuse_nothing(packs: Packs, name: str) -> None:

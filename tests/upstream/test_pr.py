@@ -189,7 +189,9 @@ def test_a_missing_measurement_is_a_visible_todo_and_no_number_is_invented(run, 
 
 def test_boxes_are_ticked_only_for_what_was_seen(run, clone):
     body = body_of(run, clone, "remember")["body"]
-    assert "[x]" not in body, "clang-format and no-commit-to-branch did not run, nothing was measured"
+    assert body.count("[x]") == 1
+    assert "- [x] Format your code with pre-commit." in body, "every hook for Python files ran, and was clean"
+    assert "[x]" not in body_of(run, clone, "guard", "--anyway")["body"], "clang-format did not run"
 
 
 def test_without_a_template_the_sections_are_plain(run, clone):
