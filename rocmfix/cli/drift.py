@@ -122,14 +122,14 @@ def _unlisted(project: str, *, offline: bool) -> tuple[tuple[Source, ...], tuple
 def _write(catalog: Catalog, now: Watch, found: tuple[Proposal, ...], state: Path, out: Path | None) -> None:
     from rocmfix.system.files import write_atomic
     from rocmfix.system.surroundings import add_to_step_summary
-    from rocmfix.upstream import page
+    from rocmfix.upstream import page, webpage
 
     diffs = _diffs(catalog, found)
     write_atomic(state.absolute(), f"{now.model_dump_json(indent=1)}\n".encode())
     text = page.markdown(now, found, diffs)
     add_to_step_summary(text)
     if out:
-        write_atomic(out / "index.html", page.html(catalog, now, found, diffs).encode())
+        write_atomic(out / "index.html", webpage.html(catalog, now, found, diffs).encode())
         write_atomic(out / "drift.md", text.encode())
         write_atomic(out / "badge.svg", page.badge(now).encode())
 

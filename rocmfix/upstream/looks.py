@@ -110,7 +110,8 @@ def _trouble(table: TableSource, commit: str, *, offline: bool) -> str:
     try:
         bake(AiterTree(tree), [Wanted(file, table)], _GFX)
     except TableError as error:
-        return "; ".join((error.message, *error.details[:1]))
+        rows = error.message.replace(f" into {tree.source}", "")
+        return "; ".join((rows, *(f"line {said.removeprefix(f'{table.shown}:')}" for said in error.details[:1])))
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import re
 import subprocess
@@ -14,7 +15,7 @@ from rocmfix.catalog import load
 from rocmfix.errors import SourceError
 from rocmfix.model import Outcome, Status, TreeReport, Upstream, Verdict
 from rocmfix.tree import MemoryTree
-from rocmfix.upstream import page
+from rocmfix.upstream import page, webpage
 from rocmfix.upstream.compare import carried, new_gaps, next_run
 from rocmfix.upstream.gather import Setting, Source, watch
 from rocmfix.upstream.issue import keep
@@ -383,7 +384,7 @@ class Outline(HTMLParser):
 
 
 def test_the_page_is_one_file_whose_links_lead_somewhere(catalog, mended):
-    outline = Outline(page.html(catalog, mended(), (), ()))
+    outline = Outline(webpage.html(catalog, mended(), (), ()))
     assert outline.loads == []
     assert {link[1:] for link in outline.links if link.startswith("#")} <= outline.ids
     assert "1 needed" in "".join(outline.said)
@@ -392,7 +393,7 @@ def test_the_page_is_one_file_whose_links_lead_somewhere(catalog, mended):
 def test_the_page_shows_text_of_a_tree_as_text(catalog):
     evil = trees(**{LOADER: "def load(name):\n    return '<script>alert(1)</script>'\n"})
     now = watch(catalog, [source("0.5.14", evil), source("<b>main", None, Line.BRANCH)], None, Setting("d", "0.5.14"))
-    text = page.html(catalog, now, (), ())
+    text = webpage.html(catalog, now, (), ())
     assert "<script" not in text
     assert "<b>main" not in text
     assert "@\N{ZERO WIDTH SPACE}someone" in page._md("@someone"), "an issue must not notify people"
@@ -406,30 +407,85 @@ def test_the_badge_says_the_newest_release_in_its_colour(mended):
     assert "#2e7d32" in page.badge(run(seen("0.5.1", UPSTREAM)))
 
 
-def chromium(tmp_path, html, width):
-    """What a real browser makes of the page at this width: (width of the content, first screen's text)."""
-    probe = "<script>document.title=JSON.stringify([document.documentElement.scrollWidth,innerWidth,[...document.querySelectorAll('#today .big')].filter(e=>e.getBoundingClientRect().top<innerHeight).map(e=>e.textContent)])</script>"
-    (tmp_path / "page.html").write_text(html.replace("</body>", f"{probe}</body>"))
+PROBE = """<script>onload = () => {
+  const page = document.querySelector("iframe").contentDocument, all = (css) => [...page.querySelectorAll(css)];
+  document.title = JSON.stringify({
+    over: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+    first: all("#today .big").filter((e) => e.getBoundingClientRect().top < 700).map((e) => e.textContent),
+    tallest: Math.max(...all("tbody tr").map((e) => e.offsetHeight)),
+  });
+}</script>"""
+
+
+def chromium(tmp_path, text, width):
+    """What a real browser makes of the page in a frame of this width: headless windows are never that narrow."""
+    frame = f'<iframe style="width:{width}px;height:800px;border:0" srcdoc="{html.escape(text, quote=True)}"></iframe>'
+    (tmp_path / "frame.html").write_text(f"<body style='margin:0'>{frame}{PROBE}")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
     done = subprocess.run(
-        ["chromium", *flags, f"--window-size={width},900", f"file://{tmp_path}/page.html"],
+        ["chromium", *flags, "--window-size=1400,900", f"file://{tmp_path}/frame.html"],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
-    (title,) = re.findall(r"<title>(.*?)</title>", done.stdout)
-    return json.loads(title.replace("&quot;", '"'))
+    (title,) = re.findall(r"<title>(\{.*?)</title>", done.stdout)
+    return json.loads(html.unescape(title))
 
 
-@pytest.mark.parametrize("width", [1280, 500])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_in_a_real_browser_the_first_screen_says_what_is_wrong_and_nothing_runs_off_it(
     catalog, mended, tmp_path, width
 ):
-    """500 is the narrowest window that headless Chromium lays out."""
     try:
-        content, window, headlines = chromium(tmp_path, page.html(catalog, mended(), (), ()), width)
+        shown = chromium(tmp_path, webpage.html(catalog, mended(), (), ()), width)
     except FileNotFoundError:
         pytest.skip("no chromium")
-    assert content <= window == width
-    assert headlines == ["1 needed"]
+    assert shown["over"] == 0
+    assert shown["first"] == ["1 needed"]
+    assert shown["tallest"] < 60, "a fix's name is not broken letter by letter"
+
+
+def card_of(catalog, now, position):
+    """The text of one card of the page."""
+    text = webpage.html(catalog, now, (), ())
+    return " ".join(re.sub(r"<[^>]*>", " ", re.findall(r"<article.*?</article>", text, re.DOTALL)[position]).split())
+
+
+def test_a_branch_is_shown_against_the_newest_release(catalog):
+    sources = [source("0.5.15", trees(**{KERNEL: GUARDED})), source("git:main", trees(), Line.BRANCH)]
+    card = card_of(catalog, watch(catalog, sources, None, Setting("d", "0.5.15")), 1)
+    assert "against 0.5.15: 1 more, 0 fewer" in card
+    assert "what it has and 0.5.15 has not guard needed" in card
+    sources[1] = source("git:main", trees(**{KERNEL: GUARDED, LOADER: REMEMBERS}), Line.BRANCH)
+    card = card_of(catalog, watch(catalog, sources, None, Setting("d", "0.5.15")), 1)
+    assert "against 0.5.15: 0 more, 1 fewer does not have remember" in card
+    sources[1] = source("git:main", trees(**{KERNEL: GUARDED}), Line.BRANCH)
+    assert "the same defects as 0.5.15" in card_of(catalog, watch(catalog, sources, None, Setting("d", "0.5.15")), 1)
+
+
+def test_a_broken_table_is_wrong_today_too(catalog):
+    tables = look("glm on gfx950: AITER c16d cannot run it: no kernel")
+    now = run(seen("0.5.1", UPSTREAM), seen("git:main", UPSTREAM, line=Line.BRANCH, broken_tables=tables))
+    assert "1 broken table" in "\n".join(page.lines(now, ()))
+    assert "1 tuned table cannot run glm on gfx950 AITER c16d cannot run it: no kernel" in card_of(catalog, now, 1)
+
+
+def test_what_was_not_reached_is_said_at_the_top(catalog):
+    now = watch(
+        catalog, [source("0.5.14", trees()), source("git:main", None, Line.BRANCH)], None, Setting("d", "0.5.14")
+    )
+    assert re.search(
+        r'<header>.*href="#unreached">1 not reached</a>.*</header>', webpage.html(catalog, now, (), ()), re.DOTALL
+    )
+
+
+def test_a_run_that_reached_nothing_has_a_page(catalog):
+    nothing = watch(catalog, [], None, Setting("d", "0.5.14"))
+    assert "<h1>sglang on ROCm" in webpage.html(catalog, nothing, (), ())
+    lost = watch(catalog, [source("0.5.14", None), source("git:main", None, Line.BRANCH)], None, Setting("d", "0.5.14"))
+    assert "not reached yet" in card_of(catalog, lost, 0)
+    reached = watch(
+        catalog, [source("0.5.14", None), source("git:main", trees(), Line.BRANCH)], None, Setting("d", "0.5.14")
+    )
+    assert "3 needed" in card_of(catalog, reached, 0)
 
 
 def test_the_verb_writes_state_page_text_and_badge(run_drift, tmp_path):
