@@ -97,7 +97,7 @@ def pack(
         order = Order(_fixes(catalog, name), records, anyway=anyway, merge=merge, dry_run=dry_run)
         packs = make_packs(catalog, target, order)
     if push and not dry_run:
-        packs = _given(packs, repo, remote)
+        packs = _given(packs, repo, remote, out)
     if out and not dry_run:
         _write(packs, out)
     if as_json:
@@ -146,12 +146,22 @@ def _fixes(catalog: Catalog, name: str) -> tuple[str, ...]:
         raise CatalogError(f"no set or fix is called {name[:80]}", hint=error.hint) from None
 
 
-def _given(packs: Packs, repo: Repo, remote: str) -> Packs:
+def _given(packs: Packs, repo: Repo, remote: str, out: Path | None) -> Packs:
+    """Every pack pushed and opened. Where one fails, what was opened before it is told, and all texts are written."""
+    from rocmfix.errors import GiveBackError
     from rocmfix.system.github import GitHub
     from rocmfix.upstream.give import give
 
-    github = GitHub.from_environment()
-    return packs.model_copy(update={"packs": tuple(give(each, repo, remote, github) for each in packs.packs)})
+    github, done = GitHub.from_environment(), []
+    for number, each in enumerate(packs.packs):
+        try:
+            done.append(give(each, repo, remote, github))
+        except GiveBackError as error:  # noqa: PERF203 - a few requests
+            if out:
+                _write(packs.model_copy(update={"packs": (*done, *packs.packs[number:])}), out)
+            opened = (f"opened {pack.url}" for pack in done)
+            raise GiveBackError(error.message, details=(*opened, *error.details), hint=error.hint) from None
+    return packs.model_copy(update={"packs": tuple(done)})
 
 
 def _write(packs: Packs, out: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.upstream.conftest import GUARDED, KERNEL, LOADER, QUIET, REMEMBERS, Clone
-from tests.upstream.fake_github import TOKEN
 
 
 def body_of(run, clone, *args):
@@ -229,82 +226,49 @@ def test_a_guard_is_proved_to_leave_cuda_alone_and_a_plain_change_is_not(run, cl
     assert body_of(run, clone, "remember")["files"][0]["cuda"] == "unknown"
 
 
-def test_push_opens_a_draft_with_the_users_token_and_shows_it_nowhere(run, clone, tmp_path, github):
-    fork = tmp_path / "jo/sglang.git"
-    fork.parent.mkdir()
-    clone.git("init", "-q", "--bare", str(fork))
-    clone.git("remote", "add", "fork", str(fork))
-    result = run("pr", "remember", "--onto", clone.root, "--push", "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    (pull,) = github.pulls["sgl-project/sglang"]
-    assert (pull["title"], pull["head"], pull["base"]) == ("[AMD] Remember failed builds", "jo:amd/remember", "main")
-    assert pull["draft"] is True, "measurements are missing"
-    assert "https://github.com/sgl-project/sglang/pulls/1" in result.stdout
-    assert Clone(fork).git("rev-parse", "amd/remember") == clone.git("rev-parse", "amd/remember")
-    assert github.tokens == {TOKEN}
-    written = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
-    assert TOKEN not in result.output + written + clone.git("config", "--list")
+def test_a_detached_head_is_no_obstacle(run, clone):
+    clone.git("checkout", "-q", "--detach")
+    assert run("pr", "remember", "--onto", clone.root).exit_code == 0
+    assert clone.git("rev-parse", "amd/remember^") == clone.git("rev-parse", "main")
+    assert clone.git("rev-parse", "--abbrev-ref", "HEAD") == "HEAD"
 
 
-def test_pushing_again_brings_the_open_one_up_to_date(run, clone, tmp_path, github):
-    fork = tmp_path / "jo/sglang.git"
-    fork.parent.mkdir()
-    clone.git("init", "-q", "--bare", str(fork))
-    clone.git("remote", "add", "fork", str(fork))
-    for _ in range(2):
-        assert run("pr", "remember", "--onto", clone.root, "--push").exit_code == 0
-    assert len(github.pulls["sgl-project/sglang"]) == 1
-    assert [method for method, _ in github.asked] == ["GET", "POST", "GET", "PATCH"]
+def test_a_shallow_clone_is_enough(run, clone, tmp_path):
+    clone.write({"more": "1"}, "more")
+    clone.git("clone", "-q", "--depth=1", f"file://{clone.root}", str(tmp_path / "shallow"))
+    shallow = Clone(tmp_path / "shallow")
+    shallow.git("config", "user.name", "Jo")
+    shallow.git("config", "user.email", "jo@example.com")
+    assert run("pr", "remember", "--onto", shallow.root, "--out", tmp_path / "out").exit_code == 0
+    assert shallow.git("diff", "--name-only", "origin/main..amd/remember") == LOADER
+    assert "remember(build, name)" in (tmp_path / "out/remember.patch").read_text()
 
 
-def test_push_without_a_token_pushes_nothing(run, clone, tmp_path, github, monkeypatch):
-    monkeypatch.delenv("GH_TOKEN")
-    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
-    result = run("pr", "remember", "--onto", clone.root, "--push")
+def test_a_clone_without_a_commit_is_refused(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    Clone(tmp_path / "empty").git("init", "-q", "-b", "main")
+    result = run("pr", "remember", "--onto", tmp_path / "empty")
     assert result.exit_code == 16
-    assert "GH_TOKEN" in result.output
-    assert github.asked == []
+    assert "to stand on" in result.output
 
 
-def test_push_without_a_fork_says_how_to_name_one(run, clone, github):
-    result = run("pr", "remember", "--onto", clone.root, "--push")
+def test_a_checked_out_branch_of_ours_is_not_moved_under_the_user(run, clone):
+    run("pr", "remember", "--onto", clone.root)
+    clone.git("switch", "-q", "amd/remember")
+    clone.git("commit", "-q", "--allow-empty", "-m", "mine")
+    before = clone.git("rev-parse", "HEAD")
+    result = run("pr", "remember", "--onto", clone.root)
     assert result.exit_code == 16
-    assert "git remote add fork" in result.output
+    assert clone.git("rev-parse", "HEAD") == before
 
 
-def test_a_refused_token_is_said_and_not_shown(run, clone, tmp_path, github, monkeypatch):
-    monkeypatch.setenv("GH_TOKEN", "wrong-secret")
-    fork = tmp_path / "jo/sglang.git"
-    fork.parent.mkdir()
-    clone.git("init", "-q", "--bare", str(fork))
-    clone.git("remote", "add", "fork", str(fork))
-    result = run("pr", "remember", "--onto", clone.root, "--push")
-    assert result.exit_code == 16
-    assert "Bad credentials" in result.output
-    assert "wrong-secret" not in result.output
-
-
-def test_the_token_follows_no_redirect_to_another_host(github):
-    from rocmfix.errors import GiveBackError
-    from rocmfix.system.github import GitHub
-    from tests.upstream.fake_github import serving
-
-    with serving() as elsewhere:
-        github.redirect = f"{elsewhere.url}/repos/a/b/pulls"
-        with pytest.raises(GiveBackError):
-            GitHub.from_environment().get("/repos/a/b/pulls")
-        assert elsewhere.asked == []
-
-
-def test_the_api_is_not_spoken_to_in_the_clear(monkeypatch):
-    from rocmfix.errors import GiveBackError
-    from rocmfix.system.github import GitHub
-
-    with pytest.raises(GiveBackError, match="https"):
-        GitHub("http://example.com", "secret").get("/repos/a/b/pulls")
-
-
-def test_the_token_is_not_in_the_representation():
-    from rocmfix.system.github import GitHub
-
-    assert "secret" not in repr(GitHub("https://example.com", "secret"))
+def test_the_clones_hooks_signing_and_attributes_take_no_part(run, clone):
+    hook = clone.root / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch ran; exit 1\n")
+    hook.chmod(0o755)
+    for name, value in (("commit.gpgsign", "true"), ("core.autocrlf", "true"), ("user.signingkey", "none")):
+        clone.git("config", name, value)
+    assert run("pr", "remember", "--onto", clone.root).exit_code == 0
+    assert not (clone.root / "ran").exists()
+    assert clone.git("cat-file", "-p", f"amd/remember:{LOADER}") + "\n" == REMEMBERS
