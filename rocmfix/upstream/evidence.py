@@ -14,8 +14,8 @@ from rocmfix.upstream.records import Evidence, Measured, Shows, Side
 
 _ACCURACY = frozenset({"gsm8k", "quality"})
 _SPEED = frozenset({"speed", "step-time", "worth-it", "concurrency"})
-_BEHAVIOUR = frozenset({"accept-length", "survival", "same-words", "long-prompt", "temperature", "sane-replies"})
-"""Shown beside the accuracy; none of them stands for it (ROCm/aiter#2720: 99 % accepted, and wrong)."""
+_BEHAVIOUR = frozenset({"accept-length"})
+"""Shown beside the accuracy, and does not stand for it (ROCm/aiter#2720: 99 % accepted, and wrong)."""
 _BENCHED = (
     ("output throughput", "output_throughput", "tok/s"),
     ("median TTFT", "median_ttft_ms", "ms"),
@@ -267,15 +267,19 @@ def _of_build(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]
 
 
 def _compiled(name: str, side: Side, source: str, toolchain: str, built: tuple[_Built, ...]) -> Evidence:
-    values = tuple(Measured(what=f"{each.file} for {each.arch}", value=_came(each), at=each.loader) for each in built)
+    values = tuple(
+        Measured(what=f"{each.file} for {each.arch}, {each.kernels} instantiations", value=_came(each), at=each.loader)
+        for each in built
+    )
     return Evidence(file=name, kind="compile", side=side, release=source, setup=toolchain, values=values)
 
 
 def _came(built: _Built) -> str:
     if built.came == "compiled":
-        return f"builds ({built.kernels} instantiations)" if built.kernels else "builds"
+        return "builds"
+    file, _, line = (built.at or "").rpartition(":")
+    where = f" at {f'line {line}' if file == built.file else built.at}" if built.at else ""
     why = re.sub(r"\s+", " ", built.error or "")
-    where = f" at {built.at}" if built.at else ""
     return f"{'does not build' if built.came == 'failed' else built.came}: {why}{where}"
 
 

@@ -19,7 +19,9 @@ def section(evidence: tuple[Evidence, ...], shows: Shows) -> str:
     lines = [*_table(rows), ""] if rows else []
     lines += [f"- {todo_mark(f'{shows.value} {side.value} the change')}" for side in missing(evidence, shows)]
     if rows:
-        lines += ["", *(f"- {record.side.value}: {where(record)}" for record in found)]
+        # The commands are long, and the same for both: they stand with the accuracy.
+        flags = shows is Shows.ACCURACY
+        lines += ["", *(f"- {record.side.value}: {where(record, with_commands=flags)}" for record in found)]
     return "\n".join(lines).strip()
 
 
@@ -64,7 +66,7 @@ def todo_mark(what: str) -> str:
     return f"**TODO** {what}: not measured yet (image tag, GPU and flags with it)"
 
 
-def where(record: Evidence) -> str:
+def where(record: Evidence, *, with_commands: bool = True) -> str:
     """The image, GPU and flags of a record: without them a number is worth nothing to a reviewer."""
     known = {
         "image": record.image,
@@ -77,7 +79,8 @@ def where(record: Evidence) -> str:
     parts += [_cell(record.setup)] if record.setup else []
     parts += [f"**not an AMD GPU: {_cell(record.device)}**"] if record.device != "amd" else []
     parts += [] if record.image or record.gpus else ["image and GPU not recorded"]
-    return ", ".join(parts) + "".join(f"\n  - `{' '.join(command.split())}`" for command in record.commands)
+    commands = record.commands if with_commands else ()
+    return ", ".join(parts) + "".join(f"\n  - `{' '.join(command.split())}`" for command in commands)
 
 
 def _is_about(record: Evidence, paths: Collection[str]) -> bool:
