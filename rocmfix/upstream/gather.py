@@ -108,7 +108,7 @@ def _open(catalog: Catalog, source: Source, last: Watch | None, setting: Setting
             prefetch(tree, PACKAGE)
         report = judge_all(catalog, tree, read_record(tree))
     except RocmfixError as error:
-        lost = Seen(source=source.name, line=source.line, not_reached=error.message)
+        lost = Seen(source=source.name, line=source.line, not_reached=_why(error))
         return _Opened(carried(last, lost), None)
     return _Opened(Seen(source=source.name, line=source.line, reached=setting.day, report=report), tree)
 
@@ -145,9 +145,14 @@ def _answer(question: Question, tree: Tree, known: Look | None, by: str) -> tupl
     try:
         found = question.ask(tree)
     except RocmfixError as error:
-        return known, error.message
+        return known, _why(error)
     why = f"rocmfix {by} looked anew, and does not compare with what {known.by} saw" if known and known.by != by else ""
     return (None if found is None else Look(by=by, found=found)), why
+
+
+def _why(error: RocmfixError) -> str:
+    """The error in one line, with the last word of the tool that met it."""
+    return "; ".join((error.message, *error.details[-1:]))
 
 
 def _missed(last: Watch | None, names: set[str]) -> Iterator[Seen]:
