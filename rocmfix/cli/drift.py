@@ -51,8 +51,10 @@ def command(
 ) -> None:
     """Judge every fix on every release and on each SOURCE, and say what changed since the last run.
 
-    SOURCE is git:REF of upstream, image:REF, or a folder; without any, upstream's main (git:main). A source that
-    cannot be reached is named as such and keeps its last verdicts, marked as old.
+    SOURCE is git:REF of upstream, image:REF, or a folder; without any, upstream's main (git:main). Told are fixes
+    that became needed, mended or useless, CUDA-only code that ROCm now comes to, and tuned tables that the AITER
+    pinned by docker/rocm.Dockerfile cannot run. A source that cannot be reached is named as such and keeps its last
+    verdicts, marked as old.
     """
     from rocmfix.upstream.propose import proposals
 

@@ -29,7 +29,7 @@ def headline(seen: Seen) -> str:
         return "not reached yet"
     counts = Counter(verdict.verdict for verdict in seen.report.verdicts)
     said = [f"{counts[outcome]} {outcome.value}" for outcome in ALARM if counts[outcome]]
-    tables = len(seen.broken_tables.found) if seen.broken_tables else 0
+    tables = len(_tables(seen))
     said += [f"{tables} broken table{'s' if tables > 1 else ''}"] if tables else []
     return ", ".join(said) or "nothing is wrong"
 
@@ -43,6 +43,10 @@ def worst(seen: Seen) -> Outcome | None:
 def lines(now: Watch, found: tuple[Proposal, ...]) -> Iterator[str]:
     """The run as plain text: what is wrong today, what happened, what was not reached, what to edit."""
     yield from aligned([("TODAY", "", ""), *((seen.source, headline(seen), _old(seen)) for seen in now.today)])
+    tables = [(seen.source, *table.partition(": ")[::2]) for seen in now.today for table in _tables(seen)]
+    if tables:
+        yield ""
+        yield from aligned([("BROKEN TABLES", "TABLE", "WHY"), *tables])
     yield ""
     if now.is_first:
         yield "first run: nothing to compare with yet"
@@ -59,7 +63,10 @@ def lines(now: Watch, found: tuple[Proposal, ...]) -> Iterator[str]:
 
 def markdown(now: Watch, found: tuple[Proposal, ...], diffs: Iterable[str]) -> str:
     """The same for an issue or a job summary, with the matrix and the edits as diffs."""
-    parts = ["## Today", *(f"- **{_md(seen.source)}**: {headline(seen)}{_md(_old(seen))}" for seen in now.today)]
+    parts = ["## Today"]
+    for seen in now.today:
+        parts.append(f"- **{_md(seen.source)}**: {headline(seen)}{_md(_old(seen))}")
+        parts += [f"  - table {_md(table)}" for table in _tables(seen)]
     parts += ["", "## Since the last run", ""]
     parts += [_event_line(event) for event in now.events] or ["first run" if now.is_first else "nothing new"]
     if now.unreached:
@@ -115,6 +122,10 @@ def _event_line(event: Event) -> str:
     fix = f" `{event.fix}`" if event.fix else ""
     text = f": {_md(event.text)}" if event.text else ""
     return f"- **{event.what.value}**{fix} on {_md(event.source)}{text}"
+
+
+def _tables(seen: Seen) -> tuple[str, ...]:
+    return seen.broken_tables.found if seen.broken_tables else ()
 
 
 def _old(seen: Seen) -> str:

@@ -464,7 +464,10 @@ def test_a_branch_is_shown_against_the_newest_release(catalog):
 def test_a_broken_table_is_wrong_today_too(catalog):
     tables = look("glm on gfx950: AITER c16d cannot run it: no kernel")
     now = run(seen("0.5.1", UPSTREAM), seen("git:main", UPSTREAM, line=Line.BRANCH, broken_tables=tables))
-    assert "1 broken table" in "\n".join(page.lines(now, ()))
+    said = "\n".join(page.lines(now, ()))
+    assert "1 broken table\n" in f"{said}\n".replace(" \n", "\n")
+    assert re.search(r"^git:main +glm on gfx950 +AITER c16d cannot run it: no kernel$", said, re.MULTILINE)
+    assert "- **git:main**: 1 broken table\n  - table glm on gfx950: AITER c16d" in page.markdown(now, (), ())
     assert "1 tuned table cannot run glm on gfx950 AITER c16d cannot run it: no kernel" in card_of(catalog, now, 1)
 
 
