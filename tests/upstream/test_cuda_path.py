@@ -87,6 +87,12 @@ def test_a_handler_before_another_shields_it():
     assert proof("m.py", late, late.replace("slow(x)", "slow(x)\n    except KeyError:\n        raise")) is Proof.SAME
 
 
+def test_what_runs_when_nothing_was_raised_is_not_lost():
+    plain = "def go(x):\n    fast(x)\n"
+    after = "def go(x):\n    try:\n        fast(x)\n    except E:\n        raise\n    else:\n        slow(x)\n"
+    assert proof("m.py", plain, after) is Proof.UNKNOWN
+
+
 def test_a_try_that_only_raises_again_is_its_body():
     plain = "def go(x):\n    fast(x)\n"
     assert proof("m.py", plain, "def go(x):\n    try:\n        fast(x)\n    except E:\n        raise\n") is Proof.SAME

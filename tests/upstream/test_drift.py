@@ -468,7 +468,24 @@ def test_a_broken_table_is_wrong_today_too(catalog):
     assert "1 broken table\n" in f"{said}\n".replace(" \n", "\n")
     assert re.search(r"^git:main +glm on gfx950 +AITER c16d cannot run it: no kernel$", said, re.MULTILINE)
     assert "- **git:main**: 1 broken table\n  - table glm on gfx950: AITER c16d" in page.markdown(now, (), ())
+    assert '<article class="card conflict">' in webpage.html(catalog, now, (), ())
     assert "1 tuned table cannot run glm on gfx950 AITER c16d cannot run it: no kernel" in card_of(catalog, now, 1)
+
+
+def test_the_matrix_has_what_is_broken_in_the_newest_release_first(catalog, mended):
+    """Of the three, guard and remember are mended in it."""
+    text = webpage.html(catalog, mended(), (), ())
+    matrix = text.partition('<section id="matrix">')[2].partition("</section>")[0]
+    rows = re.findall(r'scope="row(?:group)?">(?:<a [^>]*>)?([^<]*)', matrix)
+    assert rows == ["broken in the newest release", "quiet", "fine in the newest release", "guard", "remember"]
+
+
+def test_by_how_much_a_patch_is_off_is_no_reason(catalog):
+    moved = {LOADER: "# one\n# two\n" + LOADER_TEXT}
+    now = watch(catalog, [source("0.5.14", trees(**moved))], None, Setting("d", "0.5.14"))
+    reasons = {verdict.reason for verdict in now.seen[0].report.verdicts} if now.seen[0].report else set()
+    assert any("lines off)" in reason for reason in reasons)
+    assert "lines off)" not in webpage.html(catalog, now, (), ())
 
 
 def test_what_was_not_reached_is_said_at_the_top(catalog):

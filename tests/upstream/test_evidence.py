@@ -161,6 +161,11 @@ def test_what_a_reviewer_must_know_of_a_record_is_a_todo(body, smoke_report, opt
     assert any(said in each for each in body("remember", smoke_report("one.json", *FAST, **options))[1])
 
 
+def test_a_check_that_measured_nothing_has_no_row(body, smoke_report):
+    nothing = Verdict(check="step-time", outcome=Outcome.NOT_JUDGED, reason="no steps")
+    assert "step-time" not in body("remember", smoke_report("one.json", *FAST, nothing))[0]
+
+
 def test_two_records_of_one_side_are_both_shown(body, smoke_report):
     reports = (
         smoke_report("one.json", verdict("speed", "1 tok/s")),
@@ -179,6 +184,7 @@ def test_a_run_without_an_amd_gpu_fills_no_side(body, smoke_report):
 
 def test_a_record_cannot_write_into_the_text(body, smoke_report):
     text, _ = body("remember", smoke_report("evil.json", verdict("speed", "9 | <img src=x>\n## Owned")))
+    assert "| not measured | 9 \\| &lt;img src=x> ## Owned (passed" in text
     assert "<img" not in text
     assert "\n## Owned" not in text
 

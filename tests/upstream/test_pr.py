@@ -239,6 +239,7 @@ def test_a_shallow_clone_is_enough(run, clone, tmp_path):
     shallow = Clone(tmp_path / "shallow")
     shallow.git("config", "user.name", "Jo")
     shallow.git("config", "user.email", "jo@example.com")
+    shallow.write({"mine": "local work"}, "local work on main")
     assert run("pr", "remember", "--onto", shallow.root, "--out", tmp_path / "out").exit_code == 0
     assert shallow.git("diff", "--name-only", "origin/main..amd/remember") == LOADER
     assert "remember(build, name)" in (tmp_path / "out/remember.patch").read_text()

@@ -50,6 +50,28 @@ def test_pushing_again_brings_the_open_one_up_to_date(run, clone, github, fork):
     assert [method for method, _ in github.asked] == ["GET", "POST", "GET", "PATCH"]
 
 
+def test_somebody_elses_pull_request_is_not_changed(send, github, fork):
+    theirs = {"number": 7, "state": "open", "head": "ann:amd/remember", "title": "Mine", "html_url": "https://x/7"}
+    github.pulls["sgl-project/sglang"] = [dict(theirs)]
+    assert send("remember")[0].exit_code == 0
+    assert github.pulls["sgl-project/sglang"][0] == theirs
+    assert len(github.pulls["sgl-project/sglang"]) == 2
+
+
+def test_what_lacks_nothing_is_no_draft(run, clone, tmp_path, github, fork):
+    clone.git("rm", "-q", ".github/pull_request_template.md")
+    clone.git("commit", "-qm", "no template, and so no section that nobody here knows")
+    rungs = [{"depth": {"steps": 5}, "command": ["x"], "verdicts": [
+        {"check": check, "outcome": "passed", "measured": "1", "bound": "1"} for check in ("gsm8k", "speed")]}]  # fmt: skip
+    report = {"subject": {"image": "r/x:1"}, "host": {"gpus": [{"gfx": "gfx950"}]}, "rungs": rungs}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    sides = [word for side in ("before", "after") for word in ("--evidence", f"{side}={tmp_path / 'report.json'}")]
+    result = run("pr", "remember", "--onto", clone.root, "--push", *sides)
+    assert result.exit_code == 0, result.output
+    assert "TODO" not in result.output
+    assert github.pulls["sgl-project/sglang"][0]["draft"] is False
+
+
 def test_push_without_a_token_pushes_nothing(run, clone, github, monkeypatch):
     monkeypatch.delenv("GH_TOKEN")
     monkeypatch.delenv("GITHUB_TOKEN", raising=False)
