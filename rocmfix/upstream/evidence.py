@@ -154,6 +154,7 @@ class _Proved(_Read):
 
     source: str
     toolchain: str
+    files: tuple[str, ...] = ()
     before: tuple[_Built, ...]
     after: tuple[_Built, ...]
 
@@ -258,7 +259,8 @@ def _of_proof(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]
     del side
     proof = _Proved.model_validate_json(data)
     sides = ((Side.BEFORE, proof.before), (Side.AFTER, proof.after))
-    return tuple(_compiled(name, each, proof.source, proof.toolchain, built) for each, built in sides)
+    made = (_compiled(name, each, proof.source, proof.toolchain, built) for each, built in sides)
+    return tuple(each.model_copy(update={"about": proof.files}) for each in made)
 
 
 def _of_build(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]:

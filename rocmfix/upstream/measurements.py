@@ -27,7 +27,8 @@ def section(evidence: tuple[Evidence, ...], shows: Shows) -> str:
 
 def compiled(evidence: tuple[Evidence, ...], paths: Collection[str]) -> Iterator[str]:
     """What a compiler for HIP made of the changed files, before and after. Other files are another change's."""
-    found = [record for record in evidence if record.kind == "compile" and _is_about(record, paths)]
+    every = (_about(record, paths) for record in evidence if record.kind == "compile")
+    found = [record for record in every if record.values]
     if found:
         tools = dict.fromkeys(f"{record.setup}, on sglang {record.release}" for record in found)
         yield f"Compiled as HIP, without a GPU ({'; '.join(map(_cell, tools))}):"
@@ -83,10 +84,14 @@ def where(record: Evidence, *, with_commands: bool = True) -> str:
     return ", ".join(parts) + "".join(f"\n  - `{' '.join(command.split())}`" for command in commands)
 
 
-def _is_about(record: Evidence, paths: Collection[str]) -> bool:
-    """Whether it compiled one of `paths`, which a wheel spells without `python/`."""
+def _about(record: Evidence, paths: Collection[str]) -> Evidence:
+    """What a compile record says of `paths`, which a wheel spells without `python/`; of a header, what includes it."""
     names = {path.removeprefix("python/") for path in paths}
-    return any(value.what.removeprefix("python/").rpartition(" for ")[0] in names for value in record.values)
+    there = tuple(
+        value for value in record.values if value.what.removeprefix("python/").rpartition(" for ")[0] in names
+    )
+    is_proof = bool(names & {file.removeprefix("python/") for file in record.about})
+    return record.model_copy(update={"values": there or (record.values if is_proof else ())})
 
 
 def _rows(evidence: Iterable[Evidence], kinds: Collection[Shows]) -> Rows:

@@ -90,6 +90,8 @@ class Evidence(Record):
     setup: str = ""
     """Parallelism and depth, or the compiler."""
     commands: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    """The changed files that a proof is about; a header's is shown by the files that include it."""
     values: tuple[Measured, ...] = ()
 
 

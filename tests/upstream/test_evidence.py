@@ -229,6 +229,23 @@ def test_a_proof_of_other_files_is_not_shown(body, tmp_path):
     assert "Compiled as HIP" not in body("remember", proof(tmp_path))[0]
 
 
+def test_of_a_whole_trees_build_only_the_changed_files_are_shown(body, tmp_path):
+    report = BuildReport(source="0.5.14", toolchain="hipcc", built=(COMPILED, built(Came.FAILED, "sglang/other.cuh")))
+    (tmp_path / "build.json").write_text(report.model_dump_json())
+    changes = section(body("guard", f"after={tmp_path / 'build.json'}")[0], "Modifications")
+    assert "| sglang/csrc/kernel.cuh for gfx950, 12 instantiations | not measured | builds |" in changes
+    assert "other.cuh" not in changes
+
+
+def test_a_headers_proof_is_shown_by_what_includes_it(body, tmp_path):
+    root = {
+        "before": (built(Came.FAILED, "sglang/root.cuh", error="no cub"),),
+        "after": (built(Came.COMPILED, "sglang/root.cuh"),),
+    }
+    changes = section(body("guard", proof(tmp_path, **root))[0], "Modifications")
+    assert "| sglang/root.cuh for gfx950 | does not build: no cub | builds |" in changes
+
+
 def test_compiling_is_no_measurement(body, tmp_path):
     assert "**TODO** accuracy before the change" in body("guard", proof(tmp_path))[0]
 
