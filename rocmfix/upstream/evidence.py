@@ -269,11 +269,12 @@ def _of_build(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]
 
 
 def _compiled(name: str, side: Side, source: str, toolchain: str, built: tuple[_Built, ...]) -> Evidence:
-    values = tuple(
-        Measured(what=f"{each.file} for {each.arch}, {each.kernels} instantiations", value=_came(each), at=each.loader)
-        for each in built
-    )
+    values = tuple(Measured(what=_built_name(each), value=_came(each), at=each.loader) for each in built)
     return Evidence(file=name, kind="compile", side=side, release=source, setup=toolchain, values=values)
+
+
+def _built_name(built: _Built) -> str:
+    return f"{built.file} for {built.arch}" + (f", {built.kernels} instantiations" if built.kernels else "")
 
 
 def _came(built: _Built) -> str:

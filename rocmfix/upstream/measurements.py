@@ -100,7 +100,8 @@ def _rows(evidence: Iterable[Evidence], kinds: Collection[Shows]) -> Rows:
         for value in record.values:
             if value.shows in kinds:
                 key = (value.what, value.at)
-                if record.side in rows.get(key, {}):  # another record of this side measured it too: both are shown
+                there = rows.get(key, {}).get(record.side)
+                if there and there.value != value.value:  # another record of this side says otherwise: both are shown
                     key = (f"{value.what} in {record.file}", value.at)
                 rows.setdefault(key, {})[record.side] = value
     return {key: by for key, by in rows.items() if any(map(_is_news, by.values()))}

@@ -347,6 +347,18 @@ def test_an_open_window_that_ends_is_proposed_to_close(catalog):
     assert found["remember"].after == 'file = "remember.patch", since = "0.5.10", until = "0.5.11"'
 
 
+def test_a_window_that_is_closed_stays_as_it_is(catalogue_folder):
+    (series,) = catalogue_folder.rglob("series.toml")
+    series.write_text(
+        series.read_text().replace('"remember.patch", since', '"remember.patch", until = "0.5.12", since')
+    )
+    rewritten = trees(**{LOADER: LOADER_TEXT.replace("build(name)", "assemble(name)")})
+    sources = [source("0.5.10", trees()), source("0.5.11", rewritten)]
+    catalog = load(catalogue_folder)
+    found = proposals(catalog, watch(catalog, sources, None, Setting("d", "0.5.10")))
+    assert "remember" not in {each.fix for each in found}
+
+
 def test_one_issue_is_opened_on_the_first_event_then_kept_and_commented_on(github):
     from rocmfix.system.github import GitHub
 

@@ -225,6 +225,13 @@ def test_the_compile_gates_proof_is_shown(body, tmp_path):
     assert f"| sglang/csrc/kernel.cuh for gfx950, 12 instantiations | {row}" in changes
 
 
+def test_what_two_records_say_alike_is_shown_once(body, tmp_path):
+    report = BuildReport(source="0.5.14", toolchain="clang-22", built=(FAILED,))
+    (tmp_path / "build.json").write_text(report.model_dump_json())
+    changes = section(body("guard", f"before={tmp_path / 'build.json'}", proof(tmp_path))[0], "Modifications")
+    assert changes.count("| sglang/csrc/kernel.cuh for gfx950") == 1
+
+
 def test_a_proof_of_other_files_is_not_shown(body, tmp_path):
     assert "Compiled as HIP" not in body("remember", proof(tmp_path))[0]
 
