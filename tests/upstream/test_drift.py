@@ -347,6 +347,13 @@ def test_an_open_window_that_ends_is_proposed_to_close(catalog):
     assert found["remember"].after == 'file = "remember.patch", since = "0.5.10", until = "0.5.11"'
 
 
+def test_a_release_that_has_it_earlier_than_was_thought_is_proposed(catalog):
+    """The catalogue says 0.5.15 of guard."""
+    sources = [source("0.5.13", trees()), source("0.5.14", trees(**{KERNEL: GUARDED}))]
+    found = proposals(catalog, watch(catalog, sources, None, Setting("d", "0.5.13")))
+    assert "0.5.14 is the first release that has it" in {each.why for each in found if each.fix == "guard"}
+
+
 def test_a_window_that_is_closed_stays_as_it_is(catalogue_folder):
     (series,) = catalogue_folder.rglob("series.toml")
     series.write_text(
