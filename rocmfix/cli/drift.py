@@ -12,6 +12,7 @@ from rocmfix.cli._options import catalogue, json_option, offline_option, patches
 if TYPE_CHECKING:
     from rocmfix.catalog import Catalog
     from rocmfix.upstream.gather import Source
+    from rocmfix.upstream.looks import Looks
     from rocmfix.upstream.propose import Proposal
     from rocmfix.upstream.watch import Gap, Watch
 
@@ -50,8 +51,10 @@ def command(
 ) -> None:
     """Judge every fix on every release and on each SOURCE, and say what changed since the last run.
 
-    SOURCE is git:REF of upstream, image:REF, or a folder; without any, upstream's main (git:main). A source that
-    cannot be reached is named as such and keeps its last verdicts, marked as old.
+    SOURCE is git:REF of upstream, image:REF, or a folder; without any, upstream's main (git:main). Told are fixes
+    that became needed, mended or useless, CUDA-only code that ROCm now comes to, and tuned tables that the AITER
+    pinned by docker/rocm.Dockerfile cannot run. A source that cannot be reached is named as such and keeps its last
+    verdicts, marked as old.
     """
     from rocmfix.upstream.propose import proposals
 
@@ -87,7 +90,20 @@ def _watch(catalog: Catalog, specs: tuple[str, ...], state: Path, oldest: str | 
         *new,
         *(other_source(spec, project, offline=offline) for spec in specs),
     )
-    return watch(catalog, sources, last, Setting(day=f"{now():%Y-%m-%d}", oldest=first), gaps)
+    setting = Setting(day=f"{now():%Y-%m-%d}", oldest=first, looks=_looks(project, offline=offline))
+    return watch(catalog, sources, last, setting, gaps)
+
+
+def _looks(project: str, *, offline: bool) -> Looks | None:
+    """CUDA-only code and AITER tables are questions to an sglang."""
+    from rocmfix import __version__
+    from rocmfix.aiter.sources import read_index
+    from rocmfix.shipped import shipped
+    from rocmfix.upstream.looks import looks
+
+    if project != "sglang":
+        return None
+    return looks(__version__, read_index(shipped("dockerfiles") / "aiter/index.toml"), offline=offline)
 
 
 def _unlisted(project: str, *, offline: bool) -> tuple[tuple[Source, ...], tuple[Gap, ...]]:
@@ -108,14 +124,14 @@ def _unlisted(project: str, *, offline: bool) -> tuple[tuple[Source, ...], tuple
 def _write(catalog: Catalog, now: Watch, found: tuple[Proposal, ...], state: Path, out: Path | None) -> None:
     from rocmfix.system.files import write_atomic
     from rocmfix.system.surroundings import add_to_step_summary
-    from rocmfix.upstream import page
+    from rocmfix.upstream import page, webpage
 
     diffs = _diffs(catalog, found)
     write_atomic(state.absolute(), f"{now.model_dump_json(indent=1)}\n".encode())
     text = page.markdown(now, found, diffs)
     add_to_step_summary(text)
     if out:
-        write_atomic(out / "index.html", page.html(catalog, now, found, diffs).encode())
+        write_atomic(out / "index.html", webpage.html(catalog, now, found, diffs).encode())
         write_atomic(out / "drift.md", text.encode())
         write_atomic(out / "badge.svg", page.badge(now).encode())
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rocmfix.catalog import Catalog
     from rocmfix.system.repo import Repo
-    from rocmfix.upstream.records import Pack, Packs
+    from rocmfix.upstream.records import HookResult, Pack, Packs
 
 
 class _PackUnlessStatus(click.Group):
@@ -50,7 +50,7 @@ def command() -> None:
     "--evidence",
     multiple=True,
     metavar="[before=|after=]FILE",
-    help="A smoke report, bench record or compile record. Repeatable.",
+    help="A smoke report, a record of sglang.bench_serving, or of `guards compile`. Repeatable.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write text, patch and record here.")
 @click.option(
@@ -93,11 +93,11 @@ def pack(
     with Blobs(repo) as blobs:
         target = open_onto(repo.folder, base, blobs, seconds=int(now().timestamp()))
         catalog = load(patches, target.project)
-        records = tuple(map(read_evidence, evidence))
+        records = tuple(record for given in evidence for record in read_evidence(given))
         order = Order(_fixes(catalog, name), records, anyway=anyway, merge=merge, dry_run=dry_run)
         packs = make_packs(catalog, target, order)
     if push and not dry_run:
-        packs = _given(packs, repo, remote)
+        packs = _given(packs, repo, remote, out)
     if out and not dry_run:
         _write(packs, out)
     if as_json:
@@ -146,12 +146,22 @@ def _fixes(catalog: Catalog, name: str) -> tuple[str, ...]:
         raise CatalogError(f"no set or fix is called {name[:80]}", hint=error.hint) from None
 
 
-def _given(packs: Packs, repo: Repo, remote: str) -> Packs:
+def _given(packs: Packs, repo: Repo, remote: str, out: Path | None) -> Packs:
+    """Every pack pushed and opened. Where one fails, what was opened before it is told, and all texts are written."""
+    from rocmfix.errors import GiveBackError
     from rocmfix.system.github import GitHub
     from rocmfix.upstream.give import give
 
-    github = GitHub.from_environment()
-    return packs.model_copy(update={"packs": tuple(give(each, repo, remote, github) for each in packs.packs)})
+    github, done = GitHub.from_environment(), []
+    for number, each in enumerate(packs.packs):
+        try:
+            done.append(give(each, repo, remote, github))
+        except GiveBackError as error:  # noqa: PERF203 - a few requests
+            if out:
+                _write(packs.model_copy(update={"packs": (*done, *packs.packs[number:])}), out)
+            opened = (f"opened {pack.url}" for pack in done)
+            raise GiveBackError(error.message, details=(*opened, *error.details), hint=error.hint) from None
+    return packs.model_copy(update={"packs": tuple(done)})
 
 
 def _write(packs: Packs, out: Path) -> None:
@@ -178,10 +188,23 @@ def _lines(each: Pack) -> Iterator[str]:
     yield f"made     {each.fix}  branch {each.branch}{there}, for {each.repository} {each.base}"
     yield f"         {each.title}"
     yield from (f"         {f.path} +{f.added} -{f.removed}; CUDA {f.cuda.value}: {f.why}" for f in each.files)
-    yield from (f"         {hook.hook} {hook.pin}: {hook.state.value}; {hook.why}".rstrip("; ") for hook in each.hooks)
+    yield from _hook_lines(each.hooks)
     yield from (f"         TODO {todo}" for todo in each.todo)
     if each.url:
         yield f"         {each.url}"
+
+
+def _hook_lines(hooks: tuple[HookResult, ...]) -> Iterator[str]:
+    """Upstream's hooks: the clean ones by name, each other one with its reason or what it would change."""
+    from rocmfix.upstream.records import HookState
+
+    clean = [hook.hook for hook in hooks if hook.state is HookState.CLEAN]
+    if clean:
+        yield f"         pre-commit clean: {', '.join(clean)}"
+    for hook in hooks:
+        if hook.state not in (HookState.CLEAN, HookState.NO_FILES):
+            yield f"         pre-commit {hook.hook} {hook.pin}: {hook.state.value}; {hook.why}".rstrip("; ")
+            yield from (f"           {line}" for line in hook.said[:5])
 
 
 def _refuse_nothing(packs: Packs, name: str) -> None:

@@ -33,7 +33,8 @@ class GitHub:
     def from_environment(cls) -> GitHub:
         """As `gh` and GitHub's own runners find it: GITHUB_API_URL, and GH_TOKEN or GITHUB_TOKEN."""
         url = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
-        token = next(filter(None, (os.environ.get(name) for name in _TOKENS)), None)
+        # A token read from a file ends with a newline, which no header may.
+        token = next(filter(None, (os.environ.get(name, "").strip() for name in _TOKENS)), None)
         return cls(url.rstrip("/"), token)
 
     def need_token(self, what: str) -> None:
@@ -47,6 +48,13 @@ class GitHub:
         """What lies at `path`."""
         asked = f"?{urllib.parse.urlencode(query)}" if query else ""
         return self._ask("GET", path + asked, None)
+
+    def find(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """The numbered things (issues, pull requests) that lie at `path` and are as `query` says."""
+        found = self.get(path, **query)
+        if isinstance(found, list) and all(isinstance(each, dict) and "number" in each for each in found):
+            return found
+        raise _not_github(path)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Make something at `path`."""
@@ -96,6 +104,17 @@ class GitHub:
             "User-Agent": "rocmfix",
         }
         return {**headers, "Authorization": f"Bearer {self.token}"} if self.token else headers
+
+
+def url_of(said: Any) -> str:
+    """Where a person finds what was made or changed."""
+    if isinstance(said, dict) and isinstance(said.get("html_url"), str):
+        return str(said["html_url"])
+    raise _not_github("the request")
+
+
+def _not_github(what: str) -> GiveBackError:
+    return GiveBackError(f"the answer to {what} is not GitHub's", hint="is GITHUB_API_URL right?")
 
 
 class _SameHost(urllib.request.HTTPRedirectHandler):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from packaging.version import Version
 
 from rocmfix.model import Outcome, Verdict
 from rocmfix.releases import as_version
-from rocmfix.upstream.watch import BROKEN, MENDED, Event, Gap, Line, Seen, Watch, What, needed_by
+from rocmfix.upstream.watch import BROKEN, MENDED, Event, Gap, Line, Look, Seen, Watch, What, needed_by
 
 
 def next_run(last: Watch | None, now: Watch) -> Watch:
@@ -65,12 +65,26 @@ def _of_source(last: Watch, now: Watch, seen: Seen) -> Iterator[Event]:
         what_now = _change(old.verdict, verdict.verdict) if old else None
         if old and what_now:
             yield _event(now, what_now, seen.source, verdict.fix, _said(old, verdict))
-    for what, old_names, names in (
-        (What.INCLUDE, reference.includes, seen.includes),
-        (What.TABLE, reference.broken_tables, seen.broken_tables),
-    ):
-        for name in sorted(set(names or ()) - set(old_names or ())) if old_names is not None else ():
-            yield _event(now, what, seen.source, text=name)
+    yield from _of_looks(now, reference, seen)
+
+
+def _of_looks(now: Watch, reference: Seen, seen: Seen) -> Iterator[Event]:
+    """News beyond the fixes; a first look, or one by another version of rocmfix, is none."""
+    new: dict[str, list[str]] = {}
+    for name in _added(reference.includes, seen.includes, str):
+        file, _, header = name.partition(": ")
+        new.setdefault(file, []).append(header)
+    for file, headers in new.items():
+        yield _event(now, What.INCLUDE, seen.source, text=f"{file}: {', '.join(headers)}")
+    # A table that stays broken is no news, though each AITER gives reasons of its own.
+    for name in _added(reference.broken_tables, seen.broken_tables, lambda found: found.partition(": ")[0]):
+        yield _event(now, What.TABLE, seen.source, text=name)
+
+
+def _added(old: Look | None, new: Look | None, key: Callable[[str], str]) -> Iterator[str]:
+    if old and new and old.by == new.by:
+        known = set(map(key, old.found))
+        yield from (name for name in new.found if key(name) not in known)
 
 
 def _change(old: Outcome, new: Outcome) -> What | None:

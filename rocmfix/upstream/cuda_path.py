@@ -12,7 +12,7 @@ from rocmfix.guards.directives import Directive, directives
 from rocmfix.upstream.records import FileProof, Proof
 
 _C_LIKE = (".cuh", ".cu", ".h", ".hpp", ".hip", ".c", ".cc", ".cpp")
-_HIP_NAMES = frozenset({"_is_hip", "is_hip", "_IS_HIP", "IS_HIP"})
+_HIP_NAMES = frozenset({"_is_hip", "is_hip", "_IS_HIP", "IS_HIP", "is_hip_runtime"})
 
 
 def prove(before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> tuple[FileProof, ...]:
@@ -146,6 +146,13 @@ class _WithoutHip(ast.NodeTransformer):
         known = _known(node.test)
         return node if known is None else node.body if known else node.orelse
 
+    def visit_Try(self, node: ast.Try) -> ast.AST | list[ast.stmt]:
+        """A last handler that only raises again what it caught is as good as none."""
+        self.generic_visit(node)
+        while node.handlers and not node.orelse and _only_raises(node.handlers[-1]):
+            node.handlers.pop()
+        return node if node.handlers or node.finalbody else node.body
+
     def visit_While(self, node: ast.While) -> ast.AST:
         self.generic_visit(node)
         node.test = _test(node.test)
@@ -185,6 +192,13 @@ def _bool(node: ast.BoolOp, *, is_test: bool) -> ast.expr:
     if not values:
         return _folded(neutral)
     return values[0] if len(values) == 1 else ast.BoolOp(node.op, values)
+
+
+def _only_raises(handler: ast.ExceptHandler) -> bool:
+    """Whether it catches some class by its name, and raises it as it came."""
+    is_plain = handler.type is None or isinstance(handler.type, ast.Name)
+    (first, *more) = handler.body or [ast.Pass()]
+    return is_plain and not more and isinstance(first, ast.Raise) and first.exc is None
 
 
 def _calls(node: ast.expr) -> bool:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rocmfix.errors import GiveBackError
-from rocmfix.upstream.records import Evidence, Measured, Side
+from rocmfix.upstream.records import Evidence, Measured, Shows, Side
 
+_ACCURACY = frozenset({"gsm8k", "quality"})
 _SPEED = frozenset({"speed", "step-time", "worth-it", "concurrency"})
-"""The smoke checks whose measured value is a speed."""
+_BEHAVIOUR = frozenset({"accept-length"})
+"""Shown beside the accuracy, and does not stand for it (ROCm/aiter#2720: 99 % accepted, and wrong)."""
+_BENCHED = (
+    ("output throughput", "output_throughput", "tok/s"),
+    ("median TTFT", "median_ttft_ms", "ms"),
+    ("median ITL", "median_itl_ms", "ms"),
+    ("p99 ITL", "p99_itl_ms", "ms"),
+    ("accept length", "accept_length", ""),
+)
 
 
 class _Read(BaseModel):
-    """A record of another version of rocmfix may say more than is read here."""
+    """A record of another version may say more than is read here."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -25,6 +35,8 @@ class _Subject(_Read):
     image: str | None = None
     digests: tuple[str, ...] = ()
     image_id: str | None = None
+    model: str | None = None
+    device: str = "amd"
 
 
 class _Gpu(_Read):
@@ -57,49 +69,101 @@ class _Verdict(_Read):
     bound: str = ""
 
 
+class _Gsm8k(_Read):
+    accuracy: float
+
+
 class _Rung(_Read):
     depth: _Depth
     command: tuple[str, ...] = ()
     info: _Info | None = None
-    gsm8k: float | None = None
+    gsm8k: _Gsm8k | None = None
     verdicts: tuple[_Verdict, ...] = ()
 
 
 class _Smoke(_Read):
+    """`smoke/report.json`: rocmfix.smoke.records.SmokeReport."""
+
     subject: _Subject
     host: _Host | None = None
     rungs: tuple[_Rung, ...]
 
 
-class _Value(_Read):
-    name: str
-    value: float | str
-    unit: str = ""
+class _Server(_Read):
+    """What sglang's /server_info says of a launch; a router's answer has it under `decode`."""
+
+    version: str | None = None
+    model_path: str | None = None
+    tp_size: int | None = None
+    speculative_num_steps: int | None = None
+    speculative_eagle_topk: int | None = None
+    speculative_num_draft_tokens: int | None = None
+    decode: tuple[_Server, ...] = ()
+
+    @property
+    def setup(self) -> str:
+        depth = _Depth(
+            steps=self.speculative_num_steps or 0,
+            topk=self.speculative_eagle_topk or 1,
+            draft_tokens=self.speculative_num_draft_tokens or 0,
+        )
+        return ", ".join(filter(None, (f"tp {self.tp_size}" if self.tp_size else "", f"depth {depth.label}")))
 
 
 class _Bench(_Read):
-    bench: str
-    image: str | None = None
-    digest: str | None = None
-    gpus: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    values: tuple[_Value, ...]
+    """One line of what `python -m sglang.bench_serving --output-file` writes."""
+
+    backend: str
+    dataset_name: str
+    request_rate: float | str
+    max_concurrency: int | None = None
+    completed: int
+    server_info: _Server | None = None
+    output_throughput: float
+    median_ttft_ms: float
+    median_itl_ms: float
+    p99_itl_ms: float
+    accept_length: float | None = None
+
+    @property
+    def load(self) -> str:
+        streams = f" at {self.max_concurrency} streams" if self.max_concurrency else f" at rate {self.request_rate}"
+        return f"{self.dataset_name}, {self.completed} requests{streams}"
+
+
+class _Built(_Read):
+    file: str
+    arch: str
+    loader: str
+    came: str
+    kernels: int = 0
+    error: str | None = None
+    at: str | None = None
 
 
 class _Compiled(_Read):
-    file: str
-    gfx: str
-    compiler: str
-    ok: bool
-    cuda_unchanged: bool | None = None
+    """`rocmfix guards compile --json`: rocmfix.guards.compile.BuildReport."""
+
+    source: str
+    toolchain: str
+    built: tuple[_Built, ...]
 
 
-class _Gate(_Read):
-    compiled: tuple[_Compiled, ...]
+class _Proved(_Read):
+    """`rocmfix guards compile --patched --json`: rocmfix.guards.prove.Proof."""
+
+    source: str
+    toolchain: str
+    files: tuple[str, ...] = ()
+    before: tuple[_Built, ...]
+    after: tuple[_Built, ...]
 
 
-def read_evidence(given: str) -> Evidence:
-    """The record in `[before=|after=]FILE`. Raises GiveBackError when it is none that rocmfix writes."""
+_Make: TypeAlias = "Callable[[str, bytes, Side | None], tuple[Evidence, ...]]"
+
+
+def read_evidence(given: str) -> tuple[Evidence, ...]:
+    """The records in `[before=|after=]FILE`. Raises GiveBackError when it is none of a kind that is known."""
     side, _, file = given.rpartition("=")
     if side not in ("", "before", "after"):
         side, file = "", given
@@ -108,93 +172,123 @@ def read_evidence(given: str) -> Evidence:
         data = path.read_bytes()
     except OSError as error:
         raise GiveBackError(f"cannot read the evidence {path}: {error.strerror}") from None
-    found = (_tried(make, path.name, data, Side(side) if side else None) for make in (_of_smoke, _of_bench, _of_gate))
-    evidence = next(filter(None, found), None)
-    if evidence is None:
-        raise GiveBackError(
-            f"{path} is no evidence: neither a smoke report, a bench record nor a compile record",
-            hint="rocmfix smoke writes report.json; rocmfix bench and rocmfix guards compile print theirs with --json",
-        )
-    return evidence
+    for make in (_of_smoke, _of_proof, _of_build, _of_bench):
+        found = _tried(make, path.name, data, Side(side) if side else None)
+        if found:
+            return found
+    raise GiveBackError(
+        f"{path} is no evidence: neither a smoke report, a bench record nor a compile record",
+        hint="rocmfix smoke writes report.json, rocmfix guards compile --json prints one, and so does "
+        "sglang.bench_serving --output-file",
+    )
 
 
-_Make: TypeAlias = "Callable[[str, bytes, Side | None], Evidence]"
-
-
-def _tried(make: _Make, name: str, data: bytes, side: Side | None) -> Evidence | None:
+def _tried(make: _Make, name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]:
     try:
         return make(name, data, side)
     except ValidationError:
-        return None
+        return ()
 
 
-def _of_smoke(name: str, data: bytes, side: Side | None) -> Evidence:
+def _of_smoke(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]:
     report = _Smoke.model_validate_json(data)
-    host = report.host or _Host()
-    return Evidence(
+    host, subject = report.host or _Host(), report.subject
+    evidence = Evidence(
         file=name,
         kind="smoke",
-        side=side or (Side.AFTER if host.has_manifest else Side.BEFORE),
-        image=report.subject.image,
-        digest=next(iter(report.subject.digests), report.subject.image_id),
+        # Only an image that rocmfix built says by itself which side it is: others may be patched by hand.
+        side=_said(side or (Side.AFTER if host.has_manifest else None), name),
+        device=subject.device,
+        image=subject.image,
+        digest=next(iter(subject.digests), subject.image_id),
         gpus=tuple(gpu.gfx for gpu in host.gpus),
         release=next((rung.info.version for rung in report.rungs if rung.info), None),
+        model=subject.model,
         commands=tuple(dict.fromkeys(" ".join(rung.command) for rung in report.rungs if rung.command)),
-        values=tuple(_smoke_values(report.rungs)),
+        values=tuple(value for rung in report.rungs for value in _of_rung(rung)),
     )
+    return (evidence,)
 
 
-def _smoke_values(rungs: Iterable[_Rung]) -> Iterator[Measured]:
-    for rung in rungs:
-        if rung.gsm8k is not None:
-            yield Measured(what=f"GSM8K at {rung.depth.label}", value=f"{rung.gsm8k:.3f}")
-        for verdict in rung.verdicts:
-            if verdict.measured:
-                yield Measured(
-                    what=f"{verdict.check} at {rung.depth.label}",
-                    value=verdict.measured,
-                    bound=verdict.bound,
-                    outcome=verdict.outcome,
-                    is_speed=verdict.check in _SPEED,
-                )
+def _of_rung(rung: _Rung) -> Iterator[Measured]:
+    if rung.gsm8k and not any(verdict.check == "gsm8k" for verdict in rung.verdicts):
+        yield Measured(what=f"gsm8k at {rung.depth.label}", value=f"{rung.gsm8k.accuracy:.3f}", shows=Shows.ACCURACY)
+    for verdict in rung.verdicts:
+        if verdict.measured:
+            yield Measured(
+                what=f"{verdict.check} at {rung.depth.label}",
+                value=verdict.measured,
+                bound=verdict.bound,
+                outcome=verdict.outcome,
+                shows=_shows(verdict.check),
+            )
 
 
-def _of_bench(name: str, data: bytes, side: Side | None) -> Evidence:
-    record = _Bench.model_validate_json(data)
-    values = (
-        Measured(what=value.name, value=f"{_number(value.value)} {value.unit}".strip(), is_speed=True)
-        for value in record.values
-    )
+def _shows(check: str) -> Shows:
+    kinds = ((_ACCURACY, Shows.ACCURACY), (_SPEED, Shows.SPEED), (_BEHAVIOUR, Shows.BEHAVIOUR))
+    return next((shows for checks, shows in kinds if check in checks), Shows.OPERATION)
+
+
+def _of_bench(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]:
+    """One record for each line: sglang appends every run to the same file."""
+    runs = [_Bench.model_validate_json(line) for line in data.splitlines() if line.strip()]
+    return tuple(_of_run(name, run, _said(side, name)) for run in runs)
+
+
+def _of_run(name: str, run: _Bench, side: Side) -> Evidence:
+    server = run.server_info or _Server()
+    server = server.decode[0] if server.decode else server
+    values = ((what, getattr(run, field), unit) for what, field, unit in _BENCHED)
     return Evidence(
         file=name,
         kind="bench",
-        side=_said(side, name),
-        image=record.image,
-        digest=record.digest,
-        gpus=record.gpus,
-        commands=(" ".join(record.command),) if record.command else (),
-        values=tuple(values),
+        side=side,
+        release=server.version,
+        model=server.model_path,
+        setup=server.setup if run.server_info else "",
+        values=tuple(
+            Measured(what=f"{what} ({run.load})", value=f"{value:.6g} {unit}".strip(), shows=Shows.SPEED)
+            for what, value, unit in values
+            if value is not None
+        ),
     )
 
 
-def _of_gate(name: str, data: bytes, side: Side | None) -> Evidence:
-    gate = _Gate.model_validate_json(data)
-    values = (
-        Measured(what=f"{each.file} for {each.gfx} ({each.compiler})", value=_compiled(each)) for each in gate.compiled
-    )
-    return Evidence(file=name, kind="compile", side=side or Side.AFTER, values=tuple(values))
+def _of_proof(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]:
+    """Both sides at once, so that a side that was said counts for nothing."""
+    del side
+    proof = _Proved.model_validate_json(data)
+    sides = ((Side.BEFORE, proof.before), (Side.AFTER, proof.after))
+    made = (_compiled(name, each, proof.source, proof.toolchain, built) for each, built in sides)
+    return tuple(each.model_copy(update={"about": proof.files}) for each in made)
 
 
-def _compiled(each: _Compiled) -> str:
-    cuda = {True: "; what CUDA compiles is unchanged", False: "; what CUDA compiles CHANGED", None: ""}
-    return ("builds" if each.ok else "does NOT build") + cuda[each.cuda_unchanged]
+def _of_build(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]:
+    report = _Compiled.model_validate_json(data)
+    return (_compiled(name, _said(side, name), report.source, report.toolchain, report.built),)
+
+
+def _compiled(name: str, side: Side, source: str, toolchain: str, built: tuple[_Built, ...]) -> Evidence:
+    values = tuple(Measured(what=_built_name(each), value=_came(each), at=each.loader) for each in built)
+    return Evidence(file=name, kind="compile", side=side, release=source, setup=toolchain, values=values)
+
+
+def _built_name(built: _Built) -> str:
+    return f"{built.file} for {built.arch}" + (f", {built.kernels} instantiations" if built.kernels else "")
+
+
+def _came(built: _Built) -> str:
+    if built.came == "compiled":
+        return "builds"
+    file, _, line = (built.at or "").rpartition(":")
+    where = f" at {f'line {line}' if file == built.file else built.at}" if built.at else ""
+    why = re.sub(r"\s+", " ", built.error or "")
+    return f"{'does not build' if built.came == 'failed' else built.came}: {why}{where}"
 
 
 def _said(side: Side | None, name: str) -> Side:
     if side is None:
-        raise GiveBackError(f"{name} does not say whether it was measured before or after", hint=f"after={name}")
+        raise GiveBackError(
+            f"{name} does not say whether it was measured before or after the change", hint=f"--evidence after={name}"
+        )
     return side
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -6,7 +6,7 @@ import re
 
 from rocmfix.errors import GiveBackError
 from rocmfix.system.git import Git, GitError
-from rocmfix.system.github import GitHub
+from rocmfix.system.github import GitHub, url_of
 from rocmfix.system.repo import Repo
 from rocmfix.upstream.records import Pack
 
@@ -18,13 +18,20 @@ def give(pack: Pack, repo: Repo, remote: str, github: GitHub) -> Pack:
     github.need_token("open a pull request")
     owner = _owner(repo, remote)
     _push(repo, remote, pack.branch)
-    there = github.get(f"/repos/{pack.repository}/pulls", head=f"{owner}:{pack.branch}", state="open")
+    try:
+        return pack.model_copy(update={"url": _opened(pack, owner, github)})
+    except GiveBackError as error:
+        how_far = f"{pack.branch} is pushed to {remote}; its pull request was neither opened nor updated"
+        raise GiveBackError(error.message, details=(*error.details, how_far), hint=error.hint) from None
+
+
+def _opened(pack: Pack, owner: str, github: GitHub) -> str:
+    """The URL of the pull request: of the one that is open, brought up to date, or of a new one."""
+    path = f"/repos/{pack.repository}/pulls"
+    there = github.find(path, head=f"{owner}:{pack.branch}", state="open")
     if there:
-        number = int(there[0]["number"])
-        said = github.patch(f"/repos/{pack.repository}/pulls/{number}", {"title": pack.title, "body": pack.body})
-    else:
-        said = github.post(f"/repos/{pack.repository}/pulls", _request(pack, owner))
-    return pack.model_copy(update={"url": str(said["html_url"])})
+        return url_of(github.patch(f"{path}/{there[0]['number']}", {"title": pack.title, "body": pack.body}))
+    return url_of(github.post(path, _request(pack, owner)))
 
 
 def _request(pack: Pack, owner: str) -> dict[str, object]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rocmfix.errors import GiveBackError
 from rocmfix.system import process
 from rocmfix.system.files import Copied, scratch_folder, write_out
 from rocmfix.tree import Tree
+from rocmfix.upstream.plain_hooks import CHECKS, LINKS, news
 from rocmfix.upstream.records import HookResult, HookState
 
 CONFIG = ".pre-commit-config.yaml"
@@ -48,16 +48,18 @@ class _Program:
 
     name: str
     check: tuple[str, ...]
+    complains: int = 1
+    """The exit code for files that it would change; any other but 0 is trouble of its own."""
 
 
 _PROGRAMS = {
     "isort": _Program("isort", ("--check-only", "--diff", "--quiet")),
     "black": _Program("black", ("--check", "--diff", "--quiet")),
     "black-jupyter": _Program("black", ("--check", "--diff", "--quiet")),
-    "ruff": _Program("ruff", ("check", "--no-fix", "--no-cache")),
-    "ruff-check": _Program("ruff", ("check", "--no-fix", "--no-cache")),
+    "ruff": _Program("ruff", ("check", "--no-fix", "--no-cache", "--quiet", "--output-format=concise")),
+    "ruff-check": _Program("ruff", ("check", "--no-fix", "--no-cache", "--quiet", "--output-format=concise")),
     "ruff-format": _Program("ruff", ("format", "--check", "--diff", "--no-cache")),
-    "codespell": _Program("codespell", ()),
+    "codespell": _Program("codespell", (), complains=65),
     "clang-format": _Program("clang-format", ("--dry-run", "--Werror")),
 }
 _PYTHON = (".py", ".pyi")
@@ -111,11 +113,11 @@ def _hook(hook: Mapping[str, object], rev: str, general: str) -> Hook:
 
 def _run(hook: Hook, before: Files, after: Files, settings: Files) -> HookResult:
     paths = tuple(path for path in after if hook.takes(path))
-    if not paths:
+    if not paths or hook.id in LINKS:
         return _result(hook, HookState.NO_FILES)
-    check = _BUILT_IN.get(hook.id)
+    check = CHECKS.get(hook.id)
     if check:
-        said = tuple(line for path in paths for line in _new(check, path, before[path], after[path] or b""))
+        said = tuple(line for path in paths for line in news(check, path, before[path], after[path] or b""))
         return _result(hook, HookState.WOULD_CHANGE if said else HookState.CLEAN, said=said)
     program = _PROGRAMS.get(hook.id)
     if program is None:
@@ -141,62 +143,43 @@ def _missing(program: _Program, hook: Hook) -> str:
 
 def _compared(program: _Program, hook: Hook, paths: tuple[str, ...], files: tuple[Files, Files, Files]) -> HookResult:
     before, after, settings = files
-    new = _said(program, hook, paths, {**settings, **after})
+    try:
+        new = _said(program, hook, paths, {**settings, **after})
+        there = tuple(path for path in paths if before[path] is not None)
+        old = _said(program, hook, there, {**settings, **before}) if new and there else ()
+    except _TroubleError as trouble:
+        return _result(hook, HookState.NOT_RUN, str(trouble))
     if not new:
         return _result(hook, HookState.CLEAN)
-    there = tuple(path for path in paths if before[path] is not None)
-    old = _said(program, hook, there, {**settings, **before}) if there else ()
-    if old:
+    if old and not set(_complaints(new)) - set(_complaints(old)):
         return _result(hook, HookState.BEFORE_TOO, "its complaints were there before the change")
     return _result(hook, HookState.WOULD_CHANGE, said=new[:60])
 
 
+class _TroubleError(Exception):
+    """The program could not judge."""
+
+
 def _said(program: _Program, hook: Hook, paths: tuple[str, ...], files: Files) -> tuple[str, ...]:
-    """What the program says of `paths`; nothing when they are clean."""
+    """What the program says of `paths`; nothing when they are clean. Raises _TroubleError when it cannot judge."""
     with scratch_folder() as folder:
         write_out(folder, (Copied(path, data) for path, data in files.items() if data is not None))
         args = tuple(arg for arg in hook.args if arg not in {"--verbose", "--fix"} and not arg.startswith("--fixable"))
         done = process.run((program.name, *program.check, *args, *paths), cwd=Path(folder), timeout=_SECONDS)
-        said = tuple((done.out + done.err).splitlines())
-        return () if done.code == 0 else said or (f"{program.name} ended with {done.code}",)
+    said = tuple((done.out + done.err).splitlines())
+    if done.code not in (0, program.complains):
+        raise _TroubleError(f"{program.name} ended with {done.code}: {said[-1] if said else 'it said nothing'}")
+    return (said or ("it would change the files",)) if done.code else ()
 
 
-def _new(check: Callable[[str, bytes], Iterator[str]], path: str, before: bytes | None, after: bytes) -> Iterator[str]:
-    """What a check says of the file now and did not say before."""
-    old = {line.partition(": ")[2] for line in check(path, before)} if before is not None else set()
-    yield from (line for line in check(path, after) if line.partition(": ")[2] not in old)
-
-
-def _trailing_blanks(path: str, data: bytes) -> Iterator[str]:
-    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
-        if line != line.rstrip():
-            yield f"{path}:{number}: blanks at the end of {line.strip()!r}"
-
-
-def _ends_badly(path: str, data: bytes) -> Iterator[str]:
-    if data and (not data.endswith(b"\n") or data.endswith(b"\n\n")):
-        yield f"{path}: does not end with one newline"
-
-
-def _no_python(path: str, data: bytes) -> Iterator[str]:
-    try:
-        ast.parse(data)
-    except (SyntaxError, ValueError) as error:
-        yield f"{path}: {error}"
-
-
-def _conflict_marks(path: str, data: bytes) -> Iterator[str]:
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if line.startswith((b"<<<<<<< ", b">>>>>>> ")):
-            yield f"{path}:{number}: a conflict mark"
-
-
-_BUILT_IN: dict[str, Callable[[str, bytes], Iterator[str]]] = {
-    "trailing-whitespace": _trailing_blanks,
-    "end-of-file-fixer": _ends_badly,
-    "check-ast": _no_python,
-    "check-merge-conflict": _conflict_marks,
-}
+def _complaints(said: tuple[str, ...]) -> Iterator[str]:
+    """The lines of a diff that change something, or messages without the place, which the change moves."""
+    is_diff = any(line.startswith("@@") for line in said)
+    for line in said:
+        if not is_diff:
+            yield re.sub(r":\d+(?=[: ])", "", line)
+        elif line[:1] in {"+", "-"} and not line.startswith(("+++", "---")):
+            yield line
 
 
 def _result(hook: Hook, state: HookState, why: str = "", said: tuple[str, ...] = ()) -> HookResult:

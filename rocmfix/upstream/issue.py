@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rocmfix.errors import GiveBackError
-from rocmfix.system.github import GitHub
+from rocmfix.system.github import GitHub, url_of
 from rocmfix.upstream.watch import Watch
 
 LABEL = "rocmfix-drift"
@@ -19,15 +19,15 @@ def keep(github: GitHub, repository: str, now: Watch, text: str) -> str | None:
         raise GiveBackError(f"{repository[:80]!r} is no OWNER/REPO")
     github.need_token("keep an issue")
     path = f"/repos/{repository}/issues"
-    there = github.get(path, labels=LABEL, state="open")
+    there = github.find(path, labels=LABEL, state="open")
     body = {"title": f"{now.project} on ROCm: drift", "body": text[:_LIMIT]}
     if not there:
         if not now.events and not now.exit_code:
             return None
-        return str(github.post(path, {**body, "labels": [LABEL]})["html_url"])
+        return url_of(github.post(path, {**body, "labels": [LABEL]}))
     one = f"{path}/{there[0]['number']}"
     said = github.patch(one, body)
     if now.events:
         news = text.partition("## Since the last run")[2].partition("\n## ")[0].strip()
         github.post(f"{one}/comments", {"body": f"{now.day}\n\n{news}"[:_LIMIT]})
-    return str(said["html_url"])
+    return url_of(said)

@@ -1,19 +1,15 @@
-"""Shows a drift run: as text, as Markdown for an issue, as one HTML file, and as a badge. Pure."""
+"""Shows a drift run as text, as Markdown for an issue, and as a badge. Pure."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
-from rocmfix.catalog import Catalog
-from rocmfix.model import Outcome, Verdict
-from rocmfix.report import aligned, place
+from rocmfix.model import Outcome
+from rocmfix.report import aligned
 from rocmfix.upstream.propose import Proposal
-from rocmfix.upstream.watch import BROKEN, Event, Seen, Watch
+from rocmfix.upstream.watch import Event, Seen, Watch
 
 LETTERS = {
     Outcome.CONFLICT: "X",
@@ -23,46 +19,8 @@ LETTERS = {
     Outcome.UPSTREAM: ".",
     Outcome.NOT_APPLICABLE: "-",
 }
-_ALARM = (Outcome.CONFLICT, Outcome.UNMENDED, Outcome.NEEDED)
+ALARM = (Outcome.CONFLICT, Outcome.UNMENDED, Outcome.NEEDED)
 _COLOURS = {Outcome.CONFLICT: "#c62828", Outcome.UNMENDED: "#7b1fa2", Outcome.NEEDED: "#b26a00", None: "#2e7d32"}
-_HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One fix on one source, as the page shows it."""
-
-    source: str
-    letter: str
-    outcome: str
-    hint: str
-    is_old: bool
-
-
-@dataclass(frozen=True)
-class Span:
-    """Neighbouring sources that say the same of a fix."""
-
-    sources: str
-    outcome: str
-    reason: str
-    place: str
-    advice: str
-
-
-@dataclass(frozen=True)
-class Row:
-    """One fix: its cells, and in words what they mean."""
-
-    fix: str
-    why: str
-    set: str
-    pr: str
-    link: str
-    stand: str
-    remove_when: str
-    cells: tuple[Cell, ...]
-    spans: tuple[Span, ...]
 
 
 def headline(seen: Seen) -> str:
@@ -70,19 +28,25 @@ def headline(seen: Seen) -> str:
     if seen.report is None:
         return "not reached yet"
     counts = Counter(verdict.verdict for verdict in seen.report.verdicts)
-    said = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in _ALARM if counts[outcome])
-    return said or "nothing is wrong"
+    said = [f"{counts[outcome]} {outcome.value}" for outcome in ALARM if counts[outcome]]
+    tables = len(_tables(seen))
+    said += [f"{tables} broken table{'s' if tables > 1 else ''}"] if tables else []
+    return ", ".join(said) or "nothing is wrong"
 
 
 def worst(seen: Seen) -> Outcome | None:
     """The worst verdict on a source; None when there is nothing to do."""
     found = {verdict.verdict for verdict in seen.broken()}
-    return next((outcome for outcome in _ALARM if outcome in found), None)
+    return next((outcome for outcome in ALARM if outcome in found), None)
 
 
 def lines(now: Watch, found: tuple[Proposal, ...]) -> Iterator[str]:
     """The run as plain text: what is wrong today, what happened, what was not reached, what to edit."""
     yield from aligned([("TODAY", "", ""), *((seen.source, headline(seen), _old(seen)) for seen in now.today)])
+    tables = [(seen.source, *table.partition(": ")[::2]) for seen in now.today for table in _tables(seen)]
+    if tables:
+        yield ""
+        yield from aligned([("BROKEN TABLES", "TABLE", "WHY"), *tables])
     yield ""
     if now.is_first:
         yield "first run: nothing to compare with yet"
@@ -99,7 +63,10 @@ def lines(now: Watch, found: tuple[Proposal, ...]) -> Iterator[str]:
 
 def markdown(now: Watch, found: tuple[Proposal, ...], diffs: Iterable[str]) -> str:
     """The same for an issue or a job summary, with the matrix and the edits as diffs."""
-    parts = ["## Today", *(f"- **{_md(seen.source)}**: {headline(seen)}{_md(_old(seen))}" for seen in now.today)]
+    parts = ["## Today"]
+    for seen in now.today:
+        parts.append(f"- **{_md(seen.source)}**: {headline(seen)}{_md(_old(seen))}")
+        parts += [f"  - table {_md(table)}" for table in _tables(seen)]
     parts += ["", "## Since the last run", ""]
     parts += [_event_line(event) for event in now.events] or ["first run" if now.is_first else "nothing new"]
     if now.unreached:
@@ -109,28 +76,6 @@ def markdown(now: Watch, found: tuple[Proposal, ...], diffs: Iterable[str]) -> s
         parts += ["```diff", *("".join(diffs).splitlines()), "```"]
     parts += ["", "## Matrix", "", *_matrix(now)]
     return "\n".join(parts) + "\n"
-
-
-def html(catalog: Catalog, now: Watch, found: tuple[Proposal, ...], diffs: Iterable[str]) -> str:
-    """The whole run as one HTML file that needs nothing else: no script, no font, no network."""
-    import jinja2
-
-    template = (_HERE / "page.html.j2").read_text("utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(template).render(
-        now=now,
-        today=[_card(seen) for seen in now.today],
-        columns=_columns(now)[::-1],
-        rows=tuple(_rows(catalog, now)),
-        proposals=found,
-        diff="".join(diffs),
-        days=[(day, list(events)) for day, events in itertools.groupby(reversed(now.history), lambda each: each.day)],
-        letters={outcome.value: letter for outcome, letter in LETTERS.items()},
-        place=place,
-        short=short,
-    )
 
 
 def badge(now: Watch) -> str:
@@ -154,65 +99,20 @@ def badge(now: Watch) -> str:
 def short(source: str) -> str:
     """A source as a column head."""
     name = source.removeprefix("image:").removeprefix("git:")
-    return name.rpartition("/")[2]
+    return name.rstrip("/").rpartition("/")[2]
 
 
-def _columns(now: Watch) -> tuple[Seen, ...]:
-    others = tuple(seen for seen in now.seen if seen not in now.releases)
-    return (*now.releases, *others)
-
-
-def _rows(catalog: Catalog, now: Watch) -> Iterator[Row]:
-    for patches, fix in catalog.fixes():
-        cells = [(seen, seen.verdict(fix.id)) for seen in _columns(now)]
-        repository, _, number = (fix.upstream.pr or "").partition("#")
-        yield Row(
-            fix=fix.id,
-            why=fix.why,
-            set=patches.name,
-            pr=fix.upstream.pr or "",
-            link=f"https://github.com/{repository}/pull/{number}" if number else "",
-            stand=fix.upstream.status.value + (f" in {fix.upstream.since}" if fix.upstream.since else ""),
-            remove_when=fix.remove_when,
-            cells=tuple(_cell(seen, verdict) for seen, verdict in cells),
-            spans=tuple(_spans([(seen, verdict) for seen, verdict in cells if verdict])),
-        )
-
-
-def _cell(seen: Seen, verdict: Verdict | None) -> Cell:
-    if verdict is None:
-        return Cell(seen.source, "?", "unknown", seen.not_reached or "never asked", is_old=True)
-    hint = f"{seen.source}: {verdict.verdict.value}: {verdict.reason} {place(verdict)}".strip()
-    return Cell(seen.source, LETTERS[verdict.verdict], verdict.verdict.value, hint, is_old=bool(seen.not_reached))
-
-
-def _spans(cells: list[tuple[Seen, Verdict]]) -> Iterator[Span]:
-    groups = itertools.groupby(cells, lambda pair: (pair[1].verdict, pair[1].reason, pair[1].file))
-    for _, group in groups:
-        run = list(group)
-        first, last = run[0], run[-1]
-        names = dict.fromkeys((short(first[0].source), short(last[0].source)))
-        verdict = last[1]
-        yield Span(
-            " \N{EN DASH} ".join(names), verdict.verdict.value, verdict.reason, place(verdict), verdict.advice or ""
-        )
-
-
-def _card(seen: Seen) -> tuple[Seen, str, str, list[Verdict]]:
-    tone = "unknown" if seen.report is None else (worst(seen) or Outcome.UPSTREAM).value
-    return seen, headline(seen), tone, _ordered(seen.broken())
-
-
-def _ordered(verdicts: tuple[Verdict, ...]) -> list[Verdict]:
-    return sorted(verdicts, key=lambda verdict: BROKEN.index(verdict.verdict), reverse=True)
+def columns(now: Watch) -> tuple[Seen, ...]:
+    """Every source: the releases, oldest first, then the others."""
+    return (*now.releases, *(seen for seen in now.seen if seen not in now.releases))
 
 
 def _matrix(now: Watch) -> Iterator[str]:
-    columns = _columns(now)
-    yield "| fix | " + " | ".join(_md(short(seen.source)) for seen in columns) + " |"
-    yield "|---" * (len(columns) + 1) + "|"
+    every = columns(now)
+    yield "| fix | " + " | ".join(_md(short(seen.source)) for seen in every) + " |"
+    yield "|---" * (len(every) + 1) + "|"
     for fix in now.fixes:
-        verdicts = (seen.verdict(fix) for seen in columns)
+        verdicts = (seen.verdict(fix) for seen in every)
         yield f"| {fix} | " + " | ".join(LETTERS[v.verdict] if v else "?" for v in verdicts) + " |"
     yield ""
     yield ", ".join(f"`{letter}` {outcome.value}" for outcome, letter in LETTERS.items()) + ", `?` never reached"
@@ -222,6 +122,10 @@ def _event_line(event: Event) -> str:
     fix = f" `{event.fix}`" if event.fix else ""
     text = f": {_md(event.text)}" if event.text else ""
     return f"- **{event.what.value}**{fix} on {_md(event.source)}{text}"
+
+
+def _tables(seen: Seen) -> tuple[str, ...]:
+    return seen.broken_tables.found if seen.broken_tables else ()
 
 
 def _old(seen: Seen) -> str:

@@ -52,6 +52,17 @@ class Side(str, Enum):
     AFTER = "after"
 
 
+class Shows(str, Enum):
+    """What a measured value is about."""
+
+    ACCURACY = "accuracy"
+    BEHAVIOUR = "behaviour"
+    """Something about the answers that does not prove them right."""
+    SPEED = "speed"
+    OPERATION = "operation"
+    """That it starts, stays up and logs no fallback: news only where it fails."""
+
+
 class Measured(Record):
     """One value that somebody measured, as the record says it."""
 
@@ -59,7 +70,9 @@ class Measured(Record):
     value: str
     bound: str = ""
     outcome: str = ""
-    is_speed: bool = False
+    shows: Shows = Shows.OPERATION
+    at: str = ""
+    """What tells two values of one name apart: the loader call of a compilation."""
 
 
 class Evidence(Record):
@@ -68,11 +81,17 @@ class Evidence(Record):
     file: str
     kind: str
     side: Side
+    device: str = "amd"
     image: str | None = None
     digest: str | None = None
     gpus: tuple[str, ...] = ()
     release: str | None = None
+    model: str | None = None
+    setup: str = ""
+    """Parallelism and depth, or the compiler."""
     commands: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    """The changed files that a proof is about; a header's is shown by the files that include it."""
     values: tuple[Measured, ...] = ()
 
 

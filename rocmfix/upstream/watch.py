@@ -24,6 +24,13 @@ class Line(str, Enum):
     IMAGE = "image"
 
 
+class Look(Record):
+    """What was found beyond the fixes, and the version of rocmfix that looked: another one may see more."""
+
+    by: str
+    found: tuple[str, ...]
+
+
 class Seen(Record):
     """One source as it was last reached. `not_reached` says why it was not this time; what stands here is then old."""
 
@@ -32,10 +39,10 @@ class Seen(Record):
     reached: str | None = None
     """The day it was last reached; None: never."""
     report: TreeReport | None = None
-    includes: tuple[str, ...] | None = None
-    """Unguarded CUDA-only includes that ROCm reaches, as `file:header`; None: nobody looked."""
-    broken_tables: tuple[str, ...] | None = None
-    """Tuned AITER tables that this source's AITER cannot run, with the reason; None: nobody looked."""
+    includes: Look | None = None
+    """Unguarded CUDA-only lines that ROCm comes to, as `file: header`; None: nobody looked."""
+    broken_tables: Look | None = None
+    """Tuned AITER tables that this source's AITER cannot run, as `table: reason`; None: nobody looked."""
     not_reached: str = ""
 
     def verdict(self, fix_id: str) -> Verdict | None:
@@ -62,7 +69,7 @@ class What(str, Enum):
     RETIRE = "no supported release needs it"
     NEW_FIX = "new in the catalogue"
     DROPPED_FIX = "dropped from the catalogue"
-    INCLUDE = "new reachable unguarded include"
+    INCLUDE = "new CUDA-only code on ROCm"
     TABLE = "newly broken table"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ class FakeGitHub:
     asked: list[tuple[str, str]] = field(default_factory=list)
     tokens: set[str | None] = field(default_factory=set)
     redirect: str | None = None
+    refusal: tuple[int, Any] | None = None
+    """What is answered to whatever would change something: a status, and a body (bytes as they are)."""
+    delay: float = 0
 
 
 @contextmanager
@@ -66,6 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         bearer = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         self.github.asked.append((method, parts.path))
+        time.sleep(self.github.delay)
         self.github.tokens.add(bearer)
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size)) if size else {}
@@ -73,6 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(301, {}, location=self.github.redirect)
         elif method != "GET" and bearer != TOKEN:
             self._send(401, {"message": "Bad credentials"})
+        elif method != "GET" and self.github.refusal:
+            self._send(*self.github.refusal)
         else:
             self._send(*self._answer(method, parts.path, parse_qs(parts.query), body))
 
@@ -102,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, one
 
     def _send(self, code: int, answer: Any, location: str | None = None) -> None:
-        data = json.dumps(answer).encode()
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(code)
         if location:
             self.send_header("Location", location)

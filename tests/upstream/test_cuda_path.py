@@ -61,6 +61,43 @@ def test_python_is_the_same_when_the_program_without_hip_is(before, after, expec
     assert proof("m.py", before, after) is expected
 
 
+TRY = "def go(x):\n    try:\n        return fast(x)\n    finally:\n        clean(x)\n"
+CATCHES = "    except {}:\n        if is_hip_runtime():\n            raise Failed(x)\n        {}\n    finally:\n"
+
+
+@pytest.mark.parametrize(
+    ("caught", "then", "expected"),
+    [
+        ("Exception as error", "raise", Proof.SAME),
+        ("Exception", "raise", Proof.SAME),
+        ("Exception as error", "raise error", Proof.UNKNOWN),
+        ("Exception", "pass", Proof.UNKNOWN),
+        ("Exception", "log(x); raise", Proof.UNKNOWN),
+        ("kinds(x)", "raise", Proof.UNKNOWN),
+    ],
+)
+def test_a_handler_that_raises_again_what_it_caught_is_none(caught, then, expected):
+    assert proof("m.py", TRY, TRY.replace("    finally:\n", CATCHES.format(caught, then))) is expected
+
+
+def test_a_handler_before_another_shields_it():
+    late = "def go(x):\n    try:\n        fast(x)\n    except Exception:\n        slow(x)\n"
+    early = late.replace("    except E", "    except KeyError:\n        raise\n    except E")
+    assert proof("m.py", late, early) is Proof.UNKNOWN
+    assert proof("m.py", late, late.replace("slow(x)", "slow(x)\n    except KeyError:\n        raise")) is Proof.SAME
+
+
+def test_what_runs_when_nothing_was_raised_is_not_lost():
+    plain = "def go(x):\n    fast(x)\n"
+    after = "def go(x):\n    try:\n        fast(x)\n    except E:\n        raise\n    else:\n        slow(x)\n"
+    assert proof("m.py", plain, after) is Proof.UNKNOWN
+
+
+def test_a_try_that_only_raises_again_is_its_body():
+    plain = "def go(x):\n    fast(x)\n"
+    assert proof("m.py", plain, "def go(x):\n    try:\n        fast(x)\n    except E:\n        raise\n") is Proof.SAME
+
+
 def test_other_files_are_not_judged():
     assert proof("notes.txt", "a\n", "b\n") is Proof.UNKNOWN
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import json
 import re
 import subprocess
@@ -13,12 +15,13 @@ from rocmfix.catalog import load
 from rocmfix.errors import SourceError
 from rocmfix.model import Outcome, Status, TreeReport, Upstream, Verdict
 from rocmfix.tree import MemoryTree
-from rocmfix.upstream import page
+from rocmfix.upstream import page, webpage
 from rocmfix.upstream.compare import carried, new_gaps, next_run
-from rocmfix.upstream.gather import Looks, Setting, Source, watch
+from rocmfix.upstream.gather import Setting, Source, watch
 from rocmfix.upstream.issue import keep
+from rocmfix.upstream.looks import Looks, Question
 from rocmfix.upstream.propose import as_diff, proposals
-from rocmfix.upstream.watch import Line, Seen, Watch, What, parse_watch
+from rocmfix.upstream.watch import Line, Look, Seen, Watch, What, parse_watch
 from tests.upstream.conftest import GUARDED, KERNEL, KERNEL_TEXT, LOADER, LOADER_TEXT, REMEMBERS
 
 NEEDED, UPSTREAM, ABSENT = Outcome.NEEDED, Outcome.UPSTREAM, Outcome.NOT_APPLICABLE
@@ -39,6 +42,12 @@ def outcome(now, source, fix):
     """What a run says of a fix on a source."""
     (found,) = [each.verdict(fix) for each in now.seen if each.source == source]
     return found.verdict if found else None
+
+
+def includes(now, source):
+    """What was found in a source beyond its fixes."""
+    (found,) = [each.includes for each in now.seen if each.source == source]
+    return found.found if found else None
 
 
 def why_not(now, source):
@@ -127,19 +136,40 @@ def test_a_fix_that_left_the_catalogue_is_said():
     ]
 
 
+def look(*found, by="1.0"):
+    return Look(by=by, found=found)
+
+
 def test_new_includes_and_broken_tables_are_news_by_name():
-    last = run(seen("0.5.1", NEEDED, includes=("a.cuh:cub.h",), broken_tables=()))
-    found = seen("0.5.2", NEEDED, includes=("a.cuh:cub.h", "b.cuh:cub.h"), broken_tables=("glm.csv: no kernel",))
+    last = run(seen("0.5.1", NEEDED, includes=look("a.cuh: cub.h"), broken_tables=look()))
+    found = seen(
+        "0.5.2",
+        NEEDED,
+        includes=look("a.cuh: cub.h", "b.cuh: cub.h", "b.cuh: inline PTX"),
+        broken_tables=look("glm on gfx950: no kernel"),
+    )
     events = next_run(last, run(*last.seen, found)).events
     assert [(e.what, e.text) for e in events[1:]] == [
-        (What.INCLUDE, "b.cuh:cub.h"),
-        (What.TABLE, "glm.csv: no kernel"),
+        (What.INCLUDE, "b.cuh: cub.h, inline PTX"),
+        (What.TABLE, "glm on gfx950: no kernel"),
     ]
+
+
+def test_a_table_that_stays_broken_for_another_reason_is_no_news():
+    last = run(seen("git:main", NEEDED, line=Line.BRANCH, broken_tables=look("glm on gfx950: AITER a lacks it")))
+    now = run(seen("git:main", NEEDED, line=Line.BRANCH, broken_tables=look("glm on gfx950: AITER b lacks it")))
+    assert happened(last, now) == []
 
 
 def test_a_first_look_at_includes_is_no_flood_of_news():
     last = run(seen("0.5.1", NEEDED))
-    assert happened(last, run(seen("0.5.1", NEEDED, includes=("a.cuh:cub.h",)))) == []
+    assert happened(last, run(seen("0.5.1", NEEDED, includes=look("a.cuh: cub.h")))) == []
+
+
+def test_another_version_may_see_more_and_is_not_compared():
+    last = run(seen("git:main", NEEDED, line=Line.BRANCH, includes=look(by="1.0")))
+    now = run(seen("git:main", NEEDED, line=Line.BRANCH, includes=look("a.cuh: cub.h", by="1.1")))
+    assert happened(last, now) == []
 
 
 def test_a_source_that_was_not_reached_keeps_its_last_verdicts_and_says_that_they_are_old():
@@ -210,10 +240,62 @@ def test_a_source_that_is_no_longer_asked_about_is_not_called_unchanged(catalog)
     assert why_not(now, "git:main") == "not asked about in this run"
 
 
-def test_what_nobody_can_look_at_is_a_gap(catalog):
-    setting = Setting("today", "0.5.14", Looks(includes=lambda tree: ()))
-    now = watch(catalog, [source("0.5.14", trees())], None, setting)
-    assert [gap.what for gap in now.gaps] == ["AITER tables"]
+class Scanner:
+    """Looks at trees, and remembers at which."""
+
+    def __init__(self, by="1.0", found=(), *, fails=False):
+        self.by, self.found, self.fails, self.asked = by, found, fails, []
+
+    def ask(self, tree):
+        self.asked.append(tree.source)
+        if self.fails:
+            raise SourceError("no route to AITER")
+        return self.found
+
+    def setting(self):
+        return Setting("today", "0.5.14", Looks(self.by, (Question("includes", "CUDA-only code", self.ask),)))
+
+
+def several(*names):
+    """Releases, and main."""
+    made = [source(name, dataclasses.replace(trees(), source=name)) for name in names]
+    return [*made, source("git:main", dataclasses.replace(trees(), source="main"), Line.BRANCH)]
+
+
+def test_only_what_is_new_or_moves_is_scanned(catalog):
+    """A scan takes seconds; a release is what it was."""
+    first, second, third, fourth = (Scanner() for _ in range(4))
+    one = watch(catalog, several("0.5.13", "0.5.14"), None, first.setting())
+    assert first.asked == ["0.5.14", "main"], "there is nothing yet to compare an older one with"
+    two = watch(catalog, several("0.5.13", "0.5.14"), one, second.setting())
+    assert second.asked == ["main"]
+    assert includes(two, "0.5.14") == includes(one, "0.5.14") == ()
+    three = watch(catalog, several("0.5.13", "0.5.14", "0.5.15", "0.5.16"), two, third.setting())
+    assert third.asked == ["0.5.15", "0.5.16", "main"]
+    watch(catalog, several("0.5.13", "0.5.14", "0.5.15", "0.5.16"), three, fourth.setting())
+    assert fourth.asked == ["main"]
+
+
+def test_a_new_release_and_the_one_before_it_are_scanned_by_the_same_version(catalog):
+    """A new release is known to a new version of rocmfix only."""
+    one = watch(catalog, several("0.5.14"), None, Scanner().setting())
+    newer = Scanner("1.1", found=("a.cuh: cub.h",))
+    now = watch(catalog, several("0.5.14", "0.5.15"), one, newer.setting())
+    assert newer.asked == ["0.5.14", "0.5.15", "main"]
+    assert [event.what for event in now.events] == [What.NEW_SOURCE]
+    assert [(gap.what, gap.why) for gap in now.gaps] == [
+        (f"CUDA-only code of {name}", "rocmfix 1.1 looked anew, and does not compare with what 1.0 saw")
+        for name in ("0.5.14", "git:main")
+    ]
+
+
+def test_what_cannot_be_told_is_a_gap_keeps_its_last_answer_and_spoils_no_verdict(catalog):
+    one = watch(catalog, several("0.5.14"), None, Scanner(found=("a.cuh: cub.h",)).setting())
+    now = watch(catalog, several("0.5.14"), one, Scanner(fails=True).setting())
+    assert [(gap.what, gap.why) for gap in now.gaps] == [("CUDA-only code of git:main", "no route to AITER")]
+    assert outcome(now, "git:main", "guard") is NEEDED
+    assert includes(now, "git:main") == ("a.cuh: cub.h",)
+    assert now.events == ()
 
 
 @pytest.fixture
@@ -265,6 +347,25 @@ def test_an_open_window_that_ends_is_proposed_to_close(catalog):
     assert found["remember"].after == 'file = "remember.patch", since = "0.5.10", until = "0.5.11"'
 
 
+def test_a_release_that_has_it_earlier_than_was_thought_is_proposed(catalog):
+    """The catalogue says 0.5.15 of guard."""
+    sources = [source("0.5.13", trees()), source("0.5.14", trees(**{KERNEL: GUARDED}))]
+    found = proposals(catalog, watch(catalog, sources, None, Setting("d", "0.5.13")))
+    assert "0.5.14 is the first release that has it" in {each.why for each in found if each.fix == "guard"}
+
+
+def test_a_window_that_is_closed_stays_as_it_is(catalogue_folder):
+    (series,) = catalogue_folder.rglob("series.toml")
+    series.write_text(
+        series.read_text().replace('"remember.patch", since', '"remember.patch", until = "0.5.12", since')
+    )
+    rewritten = trees(**{LOADER: LOADER_TEXT.replace("build(name)", "assemble(name)")})
+    sources = [source("0.5.10", trees()), source("0.5.11", rewritten)]
+    catalog = load(catalogue_folder)
+    found = proposals(catalog, watch(catalog, sources, None, Setting("d", "0.5.10")))
+    assert "remember" not in {each.fix for each in found}
+
+
 def test_one_issue_is_opened_on_the_first_event_then_kept_and_commented_on(github):
     from rocmfix.system.github import GitHub
 
@@ -302,7 +403,7 @@ class Outline(HTMLParser):
 
 
 def test_the_page_is_one_file_whose_links_lead_somewhere(catalog, mended):
-    outline = Outline(page.html(catalog, mended(), (), ()))
+    outline = Outline(webpage.html(catalog, mended(), (), ()))
     assert outline.loads == []
     assert {link[1:] for link in outline.links if link.startswith("#")} <= outline.ids
     assert "1 needed" in "".join(outline.said)
@@ -311,7 +412,7 @@ def test_the_page_is_one_file_whose_links_lead_somewhere(catalog, mended):
 def test_the_page_shows_text_of_a_tree_as_text(catalog):
     evil = trees(**{LOADER: "def load(name):\n    return '<script>alert(1)</script>'\n"})
     now = watch(catalog, [source("0.5.14", evil), source("<b>main", None, Line.BRANCH)], None, Setting("d", "0.5.14"))
-    text = page.html(catalog, now, (), ())
+    text = webpage.html(catalog, now, (), ())
     assert "<script" not in text
     assert "<b>main" not in text
     assert "@\N{ZERO WIDTH SPACE}someone" in page._md("@someone"), "an issue must not notify people"
@@ -325,30 +426,105 @@ def test_the_badge_says_the_newest_release_in_its_colour(mended):
     assert "#2e7d32" in page.badge(run(seen("0.5.1", UPSTREAM)))
 
 
-def chromium(tmp_path, html, width):
-    """What a real browser makes of the page at this width: (width of the content, first screen's text)."""
-    probe = "<script>document.title=JSON.stringify([document.documentElement.scrollWidth,innerWidth,[...document.querySelectorAll('#today .big')].filter(e=>e.getBoundingClientRect().top<innerHeight).map(e=>e.textContent)])</script>"
-    (tmp_path / "page.html").write_text(html.replace("</body>", f"{probe}</body>"))
+PROBE = """<script>onload = () => {
+  const page = document.querySelector("iframe").contentDocument, all = (css) => [...page.querySelectorAll(css)];
+  document.title = JSON.stringify({
+    over: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+    first: all("#today .big").filter((e) => e.getBoundingClientRect().top < 700).map((e) => e.textContent),
+    tallest: Math.max(...all("tbody tr").map((e) => e.offsetHeight)),
+  });
+}</script>"""
+
+
+def chromium(tmp_path, text, width):
+    """What a real browser makes of the page in a frame of this width: headless windows are never that narrow."""
+    frame = f'<iframe style="width:{width}px;height:800px;border:0" srcdoc="{html.escape(text, quote=True)}"></iframe>'
+    (tmp_path / "frame.html").write_text(f"<body style='margin:0'>{frame}{PROBE}")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
     done = subprocess.run(
-        ["chromium", *flags, f"--window-size={width},900", f"file://{tmp_path}/page.html"],
+        ["chromium", *flags, "--window-size=1400,900", f"file://{tmp_path}/frame.html"],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
-    (title,) = re.findall(r"<title>(.*?)</title>", done.stdout)
-    return json.loads(title.replace("&quot;", '"'))
+    (title,) = re.findall(r"<title>(\{.*?)</title>", done.stdout)
+    return json.loads(html.unescape(title))
 
 
-@pytest.mark.parametrize("width", [1280, 500])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_in_a_real_browser_the_first_screen_says_what_is_wrong_and_nothing_runs_off_it(
     catalog, mended, tmp_path, width
 ):
-    """500 is the narrowest window that headless Chromium lays out."""
     try:
-        content, window, headlines = chromium(tmp_path, page.html(catalog, mended(), (), ()), width)
+        shown = chromium(tmp_path, webpage.html(catalog, mended(), (), ()), width)
     except FileNotFoundError:
         pytest.skip("no chromium")
-    assert content <= window == width
-    assert headlines == ["1 needed"]
+    assert shown["over"] == 0
+    assert shown["first"] == ["1 needed"]
+    assert shown["tallest"] < 60, "a fix's name is not broken letter by letter"
+
+
+def card_of(catalog, now, position):
+    """The text of one card of the page."""
+    text = webpage.html(catalog, now, (), ())
+    return " ".join(re.sub(r"<[^>]*>", " ", re.findall(r"<article.*?</article>", text, re.DOTALL)[position]).split())
+
+
+def test_a_branch_is_shown_against_the_newest_release(catalog):
+    sources = [source("0.5.15", trees(**{KERNEL: GUARDED})), source("git:main", trees(), Line.BRANCH)]
+    card = card_of(catalog, watch(catalog, sources, None, Setting("d", "0.5.15")), 1)
+    assert "against 0.5.15: 1 more, 0 fewer" in card
+    assert "what it has and 0.5.15 has not guard needed" in card
+    sources[1] = source("git:main", trees(**{KERNEL: GUARDED, LOADER: REMEMBERS}), Line.BRANCH)
+    card = card_of(catalog, watch(catalog, sources, None, Setting("d", "0.5.15")), 1)
+    assert "against 0.5.15: 0 more, 1 fewer does not have remember" in card
+    sources[1] = source("git:main", trees(**{KERNEL: GUARDED}), Line.BRANCH)
+    assert "the same defects as 0.5.15" in card_of(catalog, watch(catalog, sources, None, Setting("d", "0.5.15")), 1)
+
+
+def test_a_broken_table_is_wrong_today_too(catalog):
+    tables = look("glm on gfx950: AITER c16d cannot run it: no kernel")
+    now = run(seen("0.5.1", UPSTREAM), seen("git:main", UPSTREAM, line=Line.BRANCH, broken_tables=tables))
+    said = "\n".join(page.lines(now, ()))
+    assert "1 broken table\n" in f"{said}\n".replace(" \n", "\n")
+    assert re.search(r"^git:main +glm on gfx950 +AITER c16d cannot run it: no kernel$", said, re.MULTILINE)
+    assert "- **git:main**: 1 broken table\n  - table glm on gfx950: AITER c16d" in page.markdown(now, (), ())
+    assert '<article class="card conflict">' in webpage.html(catalog, now, (), ())
+    assert "1 tuned table cannot run glm on gfx950 AITER c16d cannot run it: no kernel" in card_of(catalog, now, 1)
+
+
+def test_the_matrix_has_what_is_broken_in_the_newest_release_first(catalog, mended):
+    """Of the three, guard and remember are mended in it."""
+    text = webpage.html(catalog, mended(), (), ())
+    matrix = text.partition('<section id="matrix">')[2].partition("</section>")[0]
+    rows = re.findall(r'scope="row(?:group)?">(?:<a [^>]*>)?([^<]*)', matrix)
+    assert rows == ["broken in the newest release", "quiet", "fine in the newest release", "guard", "remember"]
+
+
+def test_by_how_much_a_patch_is_off_is_no_reason(catalog):
+    moved = {LOADER: "# one\n# two\n" + LOADER_TEXT}
+    now = watch(catalog, [source("0.5.14", trees(**moved))], None, Setting("d", "0.5.14"))
+    reasons = {verdict.reason for verdict in now.seen[0].report.verdicts} if now.seen[0].report else set()
+    assert any("lines off)" in reason for reason in reasons)
+    assert "lines off)" not in webpage.html(catalog, now, (), ())
+
+
+def test_what_was_not_reached_is_said_at_the_top(catalog):
+    now = watch(
+        catalog, [source("0.5.14", trees()), source("git:main", None, Line.BRANCH)], None, Setting("d", "0.5.14")
+    )
+    assert re.search(
+        r'<header>.*href="#unreached">1 not reached</a>.*</header>', webpage.html(catalog, now, (), ()), re.DOTALL
+    )
+
+
+def test_a_run_that_reached_nothing_has_a_page(catalog):
+    nothing = watch(catalog, [], None, Setting("d", "0.5.14"))
+    assert "<h1>sglang on ROCm" in webpage.html(catalog, nothing, (), ())
+    lost = watch(catalog, [source("0.5.14", None), source("git:main", None, Line.BRANCH)], None, Setting("d", "0.5.14"))
+    assert "not reached yet" in card_of(catalog, lost, 0)
+    reached = watch(
+        catalog, [source("0.5.14", None), source("git:main", trees(), Line.BRANCH)], None, Setting("d", "0.5.14")
+    )
+    assert "3 needed" in card_of(catalog, reached, 0)
 
 
 def test_the_verb_writes_state_page_text_and_badge(run_drift, tmp_path):

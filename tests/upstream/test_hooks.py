@@ -26,7 +26,7 @@ def test_each_hook_of_upstreams_ends_somewhere():
         "trailing-whitespace": HookState.CLEAN,
         "end-of-file-fixer": HookState.CLEAN,
         "check-ast": HookState.CLEAN,
-        "no-commit-to-branch": HookState.NOT_RUN,
+        "no-commit-to-branch": HookState.CLEAN,
         "clang-format": HookState.NO_FILES,
     }
 
@@ -38,6 +38,10 @@ def test_each_hook_of_upstreams_ends_somewhere():
         ("end-of-file-fixer", b"x = 2"),
         ("check-ast", b"x = (\n"),
         ("check-merge-conflict", b"<<<<<<< ours\nx = 1\n"),
+        ("debug-statements", b"x = 1\nbreakpoint()\n"),
+        ("debug-statements", b"import ipdb.stuff\n"),
+        ("debug-statements", b"from pdb import set_trace\n"),
+        ("detect-private-key", b"KEY = '-----BEGIN " + b"RSA PRIVATE KEY-----'\n"),
     ],
 )
 def test_what_a_change_makes_worse_is_seen(hook, after):
@@ -48,6 +52,23 @@ def test_what_was_there_before_is_not_blamed_on_the_change():
     assert states(BUILT_IN.format("trailing-whitespace"), b"x = 1 \n", b"x = 1 \ny = 2\n") == {
         "trailing-whitespace": HookState.CLEAN
     }
+
+
+@pytest.mark.parametrize(
+    ("hook", "data"), [("check-added-large-files", b"x" * 600_000), ("check-shebang-scripts-are-executable", b"#!x\n")]
+)
+def test_what_is_wrong_with_a_new_file_only(hook, data):
+    assert states(BUILT_IN.format(hook), None, data) == {hook: HookState.WOULD_CHANGE}
+    assert states(BUILT_IN.format(hook), data, data + b"y\n") == {hook: HookState.CLEAN}
+
+
+def test_a_debuggers_name_in_other_places_is_no_debugger():
+    text = b"q = 1\npdb = q\n'breakpoint()'\nfrom . import thing\n"
+    assert states(BUILT_IN.format("debug-statements"), b"x = 1\n", text) == {"debug-statements": HookState.CLEAN}
+
+
+def test_no_patch_touches_a_link():
+    assert states(BUILT_IN.format("check-symlinks"), b"x = 1\n", b"x = 2\n") == {"check-symlinks": HookState.NO_FILES}
 
 
 def test_a_formatter_of_another_version_is_not_asked():
@@ -73,6 +94,22 @@ def test_a_pinned_formatter_judges_the_change(ruff_version):
     assert states(config, b"x = 1\n", b"x = 2\n") == {"ruff": HookState.CLEAN}
     assert states(config, b"x = 1\n", b"import os\n\nx = 1\n") == {"ruff": HookState.WOULD_CHANGE}
     assert states(config, b"import os\n", b"import os\n\nx = 1\n") == {"ruff": HookState.BEFORE_TOO}
+    assert states(config, b"import os\n", b"x = 1\n\nimport os\n") == {"ruff": HookState.BEFORE_TOO}, "it moved"
+    assert states(config, b"import os\n", b"import os\nimport re\n") == {"ruff": HookState.WOULD_CHANGE}
+
+
+def test_a_formatters_diff_is_compared_by_what_it_changes(ruff_version):
+    config = f"repos:\n  - repo: r\n    rev: v{ruff_version}\n    hooks:\n      - id: ruff-format\n"
+    old = b"x = {'a':1}\n"
+    assert states(config, old, b"y = 1\n" + old) == {"ruff-format": HookState.BEFORE_TOO}
+    assert states(config, old, b"y = {'b':1}\n" + old) == {"ruff-format": HookState.WOULD_CHANGE}
+
+
+def test_a_formatter_that_cannot_judge_is_not_called_unclean(ruff_version):
+    config = f"repos:\n  - repo: r\n    rev: v{ruff_version}\n    hooks:\n      - id: ruff\n        args: [--config=gone.toml]\n"
+    (result,) = run_hooks(config, {"a.py": b"x = 1\n"}, {"a.py": b"x = 2\n"}, MemoryTree())
+    assert result.state is HookState.NOT_RUN
+    assert "ruff ended with 2" in result.why
 
 
 def test_upstreams_own_excludes_hold():

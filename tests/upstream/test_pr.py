@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.upstream.conftest import GUARDED, KERNEL, LOADER, QUIET, REMEMBERS, Clone
-from tests.upstream.fake_github import TOKEN
 
 
 def body_of(run, clone, *args):
@@ -189,7 +186,9 @@ def test_a_missing_measurement_is_a_visible_todo_and_no_number_is_invented(run, 
 
 def test_boxes_are_ticked_only_for_what_was_seen(run, clone):
     body = body_of(run, clone, "remember")["body"]
-    assert "[x]" not in body, "clang-format and no-commit-to-branch did not run, nothing was measured"
+    assert body.count("[x]") == 1
+    assert "- [x] Format your code with pre-commit." in body, "every hook for Python files ran, and was clean"
+    assert "[x]" not in body_of(run, clone, "guard", "--anyway")["body"], "clang-format did not run"
 
 
 def test_without_a_template_the_sections_are_plain(run, clone):
@@ -222,159 +221,55 @@ def test_aiters_titles_and_template_are_its_own(run, clone, tmp_path, catalogue_
     ]  # fmt: skip
 
 
-@pytest.fixture
-def smoke_report(tmp_path):
-    def write(name, rate, *, is_ours, image="reg/sglang:v0.5.14-rocm720-mi35x"):
-        verdicts = [
-            {
-                "check": "speed",
-                "outcome": "passed",
-                "reason": "r",
-                "measured": f"{rate} tok/s",
-                "bound": "at least 100",
-            },
-            {"check": "accept-length", "outcome": "passed", "reason": "r", "measured": "3.61", "bound": "at least 3"},
-        ]
-        report = {
-            "subject": {"image": image, "digests": ["reg/sglang@sha256:" + "a" * 64], "model": "/models/GLM"},
-            "host": {"gpus": [{"gfx": "gfx950"}] * 4, "has_manifest": is_ours, "kfd": "ok"},
-            "rungs": [{
-                "depth": {"steps": 5, "topk": 1, "draft_tokens": 6}, "command": ["sglang", "--tp", "4"],
-                "info": {"version": "0.5.14"}, "gsm8k": 0.951, "verdicts": verdicts, "start": {},
-            }],
-        }  # fmt: skip
-        (tmp_path / name).write_text(json.dumps(report))
-        return tmp_path / name
-
-    return write
-
-
-def test_evidence_fills_both_sides_with_image_gpu_and_flags(run, clone, smoke_report):
-    before = smoke_report("before.json", 6.9, is_ours=False)
-    after = smoke_report("after.json", 227.4, is_ours=True)
-    pack = body_of(run, clone, "remember", "--evidence", before, "--evidence", after)
-    speed = pack["body"].partition("## Speed Tests")[2].partition("\n## ")[0]
-    assert (
-        "| speed at 5-1-6 | 6.9 tok/s (passed, bound at least 100) | 227.4 tok/s (passed, bound at least 100) |"
-        in speed
-    )
-    assert "image reg/sglang:v0.5.14-rocm720-mi35x" in speed
-    assert "GPU 4x gfx950" in speed
-    assert "`sglang --tp 4`" in speed
-    assert "TODO" not in speed
-    assert "| GSM8K at 5-1-6 | 0.951 | 0.951 |" in pack["body"]
-    assert "- [x] Provide accuracy and speed benchmark results." in pack["body"]
-
-
-def test_the_side_can_be_said(run, clone, smoke_report):
-    report = smoke_report("one.json", 50, is_ours=False)
-    pack = body_of(run, clone, "remember", "--evidence", f"after={report}")
-    assert "| speed at 5-1-6 | not measured | 50 tok/s" in pack["body"]
-    assert "**TODO** speed before the change" in pack["body"]
-
-
-def test_a_record_cannot_write_into_the_text(run, clone, smoke_report):
-    report = smoke_report("evil.json", "9 | <img src=x>\n## Owned", is_ours=True)
-    body = body_of(run, clone, "remember", "--evidence", report)["body"]
-    assert "<img" not in body
-    assert "\n## Owned" not in body
-
-
-def test_a_file_that_is_no_record_is_refused(run, clone, tmp_path):
-    (tmp_path / "x.json").write_text("{}")
-    result = run("pr", "remember", "--onto", clone.root, "--evidence", tmp_path / "x.json")
-    assert result.exit_code == 16
-    assert "is no evidence" in result.output
-
-
-def test_the_compile_gates_proof_is_shown(run, clone, tmp_path):
-    gate = {"compiled": [{"file": KERNEL, "gfx": "gfx950", "compiler": "clang 19", "ok": True, "cuda_unchanged": True}]}
-    (tmp_path / "gate.json").write_text(json.dumps(gate))
-    body = body_of(run, clone, "guard", "--anyway", "--evidence", tmp_path / "gate.json")["body"]
-    assert f"- compiled: {KERNEL} for gfx950 (clang 19) builds; what CUDA compiles is unchanged" in body
-
-
 def test_a_guard_is_proved_to_leave_cuda_alone_and_a_plain_change_is_not(run, clone):
     assert body_of(run, clone, "guard", "--anyway")["files"][0]["cuda"] == "same"
     assert body_of(run, clone, "remember")["files"][0]["cuda"] == "unknown"
 
 
-def test_push_opens_a_draft_with_the_users_token_and_shows_it_nowhere(run, clone, tmp_path, github):
-    fork = tmp_path / "jo/sglang.git"
-    fork.parent.mkdir()
-    clone.git("init", "-q", "--bare", str(fork))
-    clone.git("remote", "add", "fork", str(fork))
-    result = run("pr", "remember", "--onto", clone.root, "--push", "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    (pull,) = github.pulls["sgl-project/sglang"]
-    assert (pull["title"], pull["head"], pull["base"]) == ("[AMD] Remember failed builds", "jo:amd/remember", "main")
-    assert pull["draft"] is True, "measurements are missing"
-    assert "https://github.com/sgl-project/sglang/pulls/1" in result.stdout
-    assert Clone(fork).git("rev-parse", "amd/remember") == clone.git("rev-parse", "amd/remember")
-    assert github.tokens == {TOKEN}
-    written = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
-    assert TOKEN not in result.output + written + clone.git("config", "--list")
+def test_a_detached_head_is_no_obstacle(run, clone):
+    clone.git("checkout", "-q", "--detach")
+    assert run("pr", "remember", "--onto", clone.root).exit_code == 0
+    assert clone.git("rev-parse", "amd/remember^") == clone.git("rev-parse", "main")
+    assert clone.git("rev-parse", "--abbrev-ref", "HEAD") == "HEAD"
 
 
-def test_pushing_again_brings_the_open_one_up_to_date(run, clone, tmp_path, github):
-    fork = tmp_path / "jo/sglang.git"
-    fork.parent.mkdir()
-    clone.git("init", "-q", "--bare", str(fork))
-    clone.git("remote", "add", "fork", str(fork))
-    for _ in range(2):
-        assert run("pr", "remember", "--onto", clone.root, "--push").exit_code == 0
-    assert len(github.pulls["sgl-project/sglang"]) == 1
-    assert [method for method, _ in github.asked] == ["GET", "POST", "GET", "PATCH"]
+def test_a_shallow_clone_is_enough(run, clone, tmp_path):
+    clone.write({"more": "1"}, "more")
+    clone.git("clone", "-q", "--depth=1", f"file://{clone.root}", str(tmp_path / "shallow"))
+    shallow = Clone(tmp_path / "shallow")
+    shallow.git("config", "user.name", "Jo")
+    shallow.git("config", "user.email", "jo@example.com")
+    shallow.write({"mine": "local work"}, "local work on main")
+    assert run("pr", "remember", "--onto", shallow.root, "--out", tmp_path / "out").exit_code == 0
+    assert shallow.git("diff", "--name-only", "origin/main..amd/remember") == LOADER
+    assert "remember(build, name)" in (tmp_path / "out/remember.patch").read_text()
 
 
-def test_push_without_a_token_pushes_nothing(run, clone, tmp_path, github, monkeypatch):
-    monkeypatch.delenv("GH_TOKEN")
-    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
-    result = run("pr", "remember", "--onto", clone.root, "--push")
+def test_a_clone_without_a_commit_is_refused(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    Clone(tmp_path / "empty").git("init", "-q", "-b", "main")
+    result = run("pr", "remember", "--onto", tmp_path / "empty")
     assert result.exit_code == 16
-    assert "GH_TOKEN" in result.output
-    assert github.asked == []
+    assert "to stand on" in result.output
 
 
-def test_push_without_a_fork_says_how_to_name_one(run, clone, github):
-    result = run("pr", "remember", "--onto", clone.root, "--push")
+def test_a_checked_out_branch_of_ours_is_not_moved_under_the_user(run, clone):
+    run("pr", "remember", "--onto", clone.root)
+    clone.git("switch", "-q", "amd/remember")
+    clone.git("commit", "-q", "--allow-empty", "-m", "mine")
+    before = clone.git("rev-parse", "HEAD")
+    result = run("pr", "remember", "--onto", clone.root)
     assert result.exit_code == 16
-    assert "git remote add fork" in result.output
+    assert clone.git("rev-parse", "HEAD") == before
 
 
-def test_a_refused_token_is_said_and_not_shown(run, clone, tmp_path, github, monkeypatch):
-    monkeypatch.setenv("GH_TOKEN", "wrong-secret")
-    fork = tmp_path / "jo/sglang.git"
-    fork.parent.mkdir()
-    clone.git("init", "-q", "--bare", str(fork))
-    clone.git("remote", "add", "fork", str(fork))
-    result = run("pr", "remember", "--onto", clone.root, "--push")
-    assert result.exit_code == 16
-    assert "Bad credentials" in result.output
-    assert "wrong-secret" not in result.output
-
-
-def test_the_token_follows_no_redirect_to_another_host(github):
-    from rocmfix.errors import GiveBackError
-    from rocmfix.system.github import GitHub
-    from tests.upstream.fake_github import serving
-
-    with serving() as elsewhere:
-        github.redirect = f"{elsewhere.url}/repos/a/b/pulls"
-        with pytest.raises(GiveBackError):
-            GitHub.from_environment().get("/repos/a/b/pulls")
-        assert elsewhere.asked == []
-
-
-def test_the_api_is_not_spoken_to_in_the_clear(monkeypatch):
-    from rocmfix.errors import GiveBackError
-    from rocmfix.system.github import GitHub
-
-    with pytest.raises(GiveBackError, match="https"):
-        GitHub("http://example.com", "secret").get("/repos/a/b/pulls")
-
-
-def test_the_token_is_not_in_the_representation():
-    from rocmfix.system.github import GitHub
-
-    assert "secret" not in repr(GitHub("https://example.com", "secret"))
+def test_the_clones_hooks_signing_and_attributes_take_no_part(run, clone):
+    hook = clone.root / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch ran; exit 1\n")
+    hook.chmod(0o755)
+    for name, value in (("commit.gpgsign", "true"), ("core.autocrlf", "true"), ("user.signingkey", "none")):
+        clone.git("config", name, value)
+    assert run("pr", "remember", "--onto", clone.root).exit_code == 0
+    assert not (clone.root / "ran").exists()
+    assert clone.git("cat-file", "-p", f"amd/remember:{LOADER}") + "\n" == REMEMBERS

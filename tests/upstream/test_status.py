@@ -87,3 +87,11 @@ def test_the_shipped_catalogue_has_a_next_step_for_each_fix(release_tree):
     assert len(found) == len(list(catalog.fixes()))
     assert found["jit-fused-metadata-guard"].needed == "0.5.9 to 0.5.14"
     assert found["jit-negative-cache"].next.startswith(("send it", "help"))
+
+
+def test_only_of_a_pull_request_that_is_waited_for_is_a_close_news(said, github):
+    """A merge by rebase shows as closed: what the catalogue knows to be merged is not sent anew."""
+    github.pulls["sgl-project/sglang"] = [{"number": number, "state": "closed"} for number in (1, 2)]
+    stands = said({}, github=GitHub.from_environment())
+    assert stands["quiet"][2].startswith("closed without a merge")
+    assert not stands["guard"][2].startswith("closed without a merge")

@@ -42,6 +42,27 @@ def test_every_call_of_rocmfix_names_verbs_and_flags_that_exist(where, words):
     assert complaint(words) is None
 
 
+DOCS = [
+    (page, words)
+    for page in ("giving-back.md", "publishing-from-ci.md")
+    for line in re.findall(r"^\$ (.*rocmfix.*)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    for words in commands(re.sub(r"^(?:[A-Z_]+=\S+ )+|\.\.\.$", "", line))
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), DOCS, ids=lambda value: value if isinstance(value, str) else " ".join(value)
+)
+def test_every_command_of_the_documents_exists(page, words):
+    assert complaint(words) is None
+
+
+def test_the_documents_commands_are_found():
+    verbs = {" ".join(words[:2]) if words[0] in {"ci", "tags", "guards"} else words[0] for _, words in DOCS}
+    assert verbs == {"pr", "guards compile", "drift", "ci plan", "build", "verify", "publish", "smoke", "ci attest",
+                     "tags resolve", "ci bake"}  # fmt: skip
+
+
 def test_the_calls_are_found():
     """The test above must not pass for want of anything to look at."""
     verbs = {" ".join(words[:2]) if words[0] in {"ci", "tags"} else words[0] for _, words in CALLS}
