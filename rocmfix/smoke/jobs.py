@@ -62,14 +62,9 @@ def _render(template: str, plan: SmokePlan, *, command: str) -> str:
     environment = Environment(  # noqa: S701 - YAML and shell, quoted by shlex and json
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-<<<<<<< HEAD
-    environment.filters["json"] = json.dumps
-    text = files("rocmfix.smoke").joinpath("templates", template).read_text(encoding="utf-8")
-=======
     environment.filters["json"] = partial(json.dumps, ensure_ascii=False)
     environment.tests["secret"] = NAME.search
-    text = files("rocmfix.smoke").joinpath("templates", template).read_text()
->>>>>>> smoke
+    text = files("rocmfix.smoke").joinpath("templates", template).read_text(encoding="utf-8")
     return environment.from_string(text).render(
         plan=plan, profile=plan.profile, gpus=plan.tp * plan.pp, command=command
     )
