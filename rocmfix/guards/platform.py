@@ -11,7 +11,8 @@ from typing import Final
 
 from rocmfix.guards.conditionals import Maybe
 from rocmfix.guards.program import Program, within
-from rocmfix.guards.pysource import NVIDIA_PACKAGES, Assigned, PySource, Scope, Test
+from rocmfix.guards.pyfacts import NVIDIA_PACKAGES, Assigned, Scope, Test
+from rocmfix.guards.pysource import PySource
 
 
 class _Unknown:
@@ -158,7 +159,7 @@ class _World:
     def _imported_attribute(self, node: ast.Attribute, source: PySource) -> object:
         if not isinstance(node.value, ast.Name):
             return UNKNOWN
-        for bound in source.imports.get(node.value.id, ()):
+        for bound in source.imports(node.value.id):
             if bound.name == node.value.id:
                 module = self._program.module(f"{bound.module}.{bound.symbol}" if bound.symbol else bound.module)
                 return self._name(node.attr, module, ()) if module else UNKNOWN
@@ -174,9 +175,9 @@ class _World:
             return known
         if self._is_parameter(name, source, scope):
             return UNKNOWN
-        if name in source.assigned:
+        if source.assigned(name):
             return self._assigned(name, source, scope)
-        for bound in source.imports.get(name, ()):
+        for bound in source.imports(name):
             if bound.name == name and within(scope, bound.scope) and bound.symbol:
                 module = self._defining(bound.module, bound.symbol)
                 return self._name(bound.symbol, module, ()) if module else UNKNOWN
@@ -212,7 +213,7 @@ class _World:
         return first
 
     def _visible(self, name: str, source: PySource, scope: Scope) -> list[Assigned]:
-        given = source.assigned.get(name, [])
+        given = source.assigned(name)
         if name.startswith("self."):
             mine = [one for one in given if one.scope[:1] == scope[:1]]
         else:
@@ -225,7 +226,7 @@ class _World:
         return value is not None and value is not test.holds
 
     def _is_parameter(self, name: str, source: PySource, scope: Scope) -> bool:
-        functions = (source.functions.get(scope[:end]) for end in range(1, len(scope) + 1))
+        functions = (source.function(scope[:end]) for end in range(1, len(scope) + 1))
         return any(
             name in {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs)}
             for function in functions
@@ -256,10 +257,10 @@ class _World:
 
     def _function(self, name: str, source: PySource, scope: Scope) -> object:
         for end in range(len(scope), -1, -1):
-            if (*scope[:end], name) in source.functions:
+            if source.function((*scope[:end], name)):
                 known = self._platform(name)
                 return known if known is not None else self._body((*scope[:end], name), source)
-        for bound in source.imports.get(name, ()):
+        for bound in source.imports(name):
             if bound.name == name and bound.symbol and within(scope, bound.scope):
                 module = self._defining(bound.module, bound.symbol)
                 known = self._platform(bound.symbol)
@@ -269,14 +270,16 @@ class _World:
 
     def _method(self, name: str, source: PySource, scope: Scope) -> object:
         key = (*scope[:1], name)
-        return self._body(key, source) if key in source.functions else UNKNOWN
+        return self._body(key, source)
 
     def _body(self, key: Scope, source: PySource) -> object:
         """What a function returns when its ifs are decided by the platform alone."""
         known = (source.path, key)
         if known not in self._bodies:
             self._bodies[known] = UNKNOWN  # a function that calls itself
-            self._bodies[known] = self._returned(source.functions[key].body, source, key)
+            function = source.function(key)
+            if function:
+                self._bodies[known] = self._returned(function.body, source, key)
         return self._bodies[known]
 
     def _returned(self, body: list[ast.stmt], source: PySource, scope: Scope) -> object:
@@ -302,12 +305,12 @@ class _World:
         source = self._program.module(module)
         if source is None or hops == 0:
             return None
-        if symbol in source.assigned or (symbol,) in source.functions:
+        if source.assigned(symbol) or source.function((symbol,)):
             return source
-        for bound in source.imports.get(symbol, ()):
+        for bound in source.imports(symbol):
             if bound.name == symbol and bound.symbol and not bound.scope:
                 return self._defining(bound.module, bound.symbol, hops - 1)
-        for bound in source.imports.get("*", ()):
+        for bound in source.imports("*"):
             if found := self._defining(bound.module, symbol, hops - 1):
                 return found
         return source

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from rocmfix.guards.pysource import Binding, PySource, Scope, Use, dotted, parse
+from rocmfix.guards.pyfacts import Binding, Scope, Use
+from rocmfix.guards.pysource import PySource, dotted
 from rocmfix.tree import PACKAGE, Tree
 
 _NOT_RUNTIME = re.compile(r"/(?:tests?|benchmarks?|test_utils)/|/(?:test_|bench_|conftest)[^/]*$|/__main__\.py$")
@@ -46,7 +47,7 @@ class Program:
         """The file at `path`, parsed."""
         if path not in self._parsed:
             with uncollected():
-                self._parsed[path] = parse(path, self._texts[path].decode("utf-8", "replace"))
+                self._parsed[path] = PySource(path, self._texts[path].decode("utf-8", "replace"))
         return self._parsed[path]
 
     def below(self, folder: str) -> tuple[str, ...]:
@@ -72,13 +73,13 @@ class Program:
         """Every read of `name` of `module` elsewhere in the tree, with the import that brought it in."""
         for path in self._candidates(module, name.encode()):
             source = self.source(path)
-            for bound in source.imports.get(name, ()):
+            for bound in source.imports(name):
                 if bound.symbol == name and related(bound.module, module):
                     yield from ((source, bound, use) for use in _uses(source, bound))
             for bound in self._module_bindings(source, module):
                 yield from (
                     (source, bound, use)
-                    for use in source.uses.get(name, ())
+                    for use in source.uses(name)
                     if use.base.split(".")[0] == bound.name and within(use.scope, bound.scope)
                 )
 
@@ -87,14 +88,13 @@ class Program:
         for path in self._candidates(module, module.rpartition(".")[2].encode()):
             source = self.source(path)
             yield from ((source, bound) for bound in self._module_bindings(source, module))
-            for bounds in source.imports.values():
-                yield from ((source, bound) for bound in bounds if bound.module == module and bound.symbol)
+            yield from ((source, bound) for bound in source.imports_from(module))
 
     def _module_bindings(self, source: PySource, module: str) -> Iterator[Binding]:
-        for bound in source.imports.get(module.rpartition(".")[2], ()):
+        for bound in source.imports(module.rpartition(".")[2]):
             if _names_module(bound, module):
                 yield bound
-        for bound in source.imports.get(module, ()):
+        for bound in source.imports(module):
             yield bound
 
     def _candidates(self, module: str, word: bytes) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _package(path: str) -> str:
 
 
 def _uses(source: PySource, bound: Binding) -> Iterator[Use]:
-    for use in source.uses.get(bound.name, ()):
+    for use in source.uses(bound.name):
         if not use.base and within(use.scope, bound.scope):
             yield use
 

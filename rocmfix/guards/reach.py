@@ -12,7 +12,8 @@ from itertools import chain
 from rocmfix.guards.loaders import Loader
 from rocmfix.guards.platform import Platform
 from rocmfix.guards.program import Program
-from rocmfix.guards.pysource import Binding, PySource, Scope, Test, Use
+from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
+from rocmfix.guards.pysource import PySource
 
 _DEEPEST = 7
 """A chain this long that no gate has stopped is taken as reached: the warning matters more than its last hop."""
@@ -106,17 +107,13 @@ class Reachability:
             return Reach(Reachable.YES, (f"{self._program.shown(source.path)} (runs on every platform)",))
         if not unit:
             return self._imported(source)
-        if len(unit) > 1 or unit in source.classes:
+        if len(unit) > 1 or source.is_class(unit):
             return self._member(source, unit, depth)
         return self._named(source, unit[0], unit, depth)
 
     def _named(self, source: PySource, name: str, unit: Scope, depth: int) -> Reach:
         """A top-level function or class: whoever uses its name, here or elsewhere."""
-        here = (
-            (source, None, use)
-            for use in source.uses.get(name, ())
-            if use.scope[: len(unit)] != unit and _is(use, name)
-        )
+        here = ((source, None, use) for use in source.uses(name) if use.scope[: len(unit)] != unit and _is(use, name))
         elsewhere = self._program.references(source.dotted, name)
         return self._any(chain(here, elsewhere), depth) or self._unused(source, name, unit)
 
@@ -129,7 +126,7 @@ class Reachability:
             )
         inside = [
             use
-            for use in source.uses.get(method, ())
+            for use in source.uses(method)
             if method
             and use.base in {"self", "cls", "super", owner}
             and use.scope[:1] == unit[:1]
@@ -138,7 +135,7 @@ class Reachability:
         answer = self._any(((source, None, use) for use in inside), depth) if inside else None
         if answer and (answer.reachable is Reachable.YES or _private(method)):
             return answer
-        if method == "forward_cuda" and (owner, "forward_hip") in source.functions:
+        if method == "forward_cuda" and source.function((owner, "forward_hip")):
             # MultiPlatformOp.dispatch_forward, sglang/srt/layers/utils/multi_platform.py
             return answer or Reach(Reachable.NO, (), f"{self._program.shown(source.path)}: {owner} has a forward_hip")
         outside = self._outside(source, unit, depth) if inside and answer else None
@@ -153,7 +150,7 @@ class Reachability:
             (other, None, use)
             for path in self._program.holding(method)
             for other in (self._program.source(path),)
-            for use in other.uses.get(method, ())
+            for use in other.uses(method)
             if use.base not in {"", "self", "cls", "super"} and use.call is not None and other is not source
         )
         return self._any(found, depth)
@@ -233,7 +230,7 @@ def _as_use(bound: Binding) -> Use:
 
 def _registered(source: PySource, unit: Scope) -> str:
     """The decorator that hands a function to a table under a name, such as an attention backend's."""
-    function = source.functions.get(unit)
+    function = source.function(unit)
     for decorator in function.decorator_list if function else ():
         if isinstance(decorator, ast.Call) and decorator.args and isinstance(decorator.args[0], ast.Constant):
             return ast.unparse(decorator)

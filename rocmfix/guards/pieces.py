@@ -1,0 +1,98 @@
+"""Cuts Python text into statements by its indentation: parsing all that a question touches takes five times as long."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from rocmfix.guards.pyfacts import NVIDIA_PACKAGES
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One statement with its decorators and all that is indented below it."""
+
+    text: str
+    line: int
+    """Where it starts in the file, counted from 1."""
+    indent: int
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is a class, whose members can be cut out in turn."""
+        return _CLASS.search(self.text) is not None
+
+    @property
+    def name(self) -> str:
+        """What a class is called."""
+        found = _CLASS.search(self.text)
+        return found[1] if found else ""
+
+    @property
+    def decides(self) -> bool:
+        """Whether the statements after it may run only when something in it holds."""
+        return _DECIDES.match(self.text) is not None
+
+    def holds(self, word: str) -> bool:
+        """Whether `word`, a name or a dotted one, stands in it."""
+        return word in self.text and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", self.text) is not None
+
+    def statements(self) -> tuple[list[ast.stmt], int]:
+        """Its syntax, and what to add to the lines there. Raises SyntaxError when it was cut in the wrong place."""
+        if not self.indent:
+            return ast.parse(self.text).body, self.line - 1
+        wrapper = ast.parse("if 1:\n" + self.text).body[0]
+        return (wrapper.body if isinstance(wrapper, ast.If) else []), self.line - 2
+
+
+_CLASS: Final = re.compile(r"\A(?:[ \t]*@[^\n]*\n)*[ \t]*class\s+(\w+)")
+_HEAD: Final = re.compile(r"class\b.*?:[ \t]*(?:#[^\n]*)?\n", re.DOTALL)
+_FIRST: Final = re.compile(r"^([ \t]*)[^\s#]", re.MULTILINE)
+_DECIDES: Final = re.compile(
+    rf"\s*(?:(?:if|assert|with|async\s+with)\b|(?:import|from)\b[^\n]*\b(?:{'|'.join(sorted(NVIDIA_PACKAGES))})\b)"
+)
+_LONG_STRING: Final = re.compile(r"""(\"{3}|'{3}).*?\1""", re.DOTALL)
+
+
+def pieces(text: str) -> list[Piece]:
+    """The statements of a file."""
+    return _cut(text, 1, 0)
+
+
+def members(piece: Piece) -> list[Piece]:
+    """A class as its head with an empty body, then each statement of its body."""
+    head = _HEAD.search(piece.text)
+    first = _FIRST.search(piece.text, head.end()) if head else None
+    if head is None or first is None:
+        return []
+    indent = len(first[1])
+    top = f"{piece.text[: head.end()]}{first[1]}pass\n"
+    rest = _cut(piece.text[head.end() :], piece.line + piece.text.count("\n", 0, head.end()), indent)
+    return [Piece(top, piece.line, piece.indent), *rest]
+
+
+def _cut(text: str, line: int, indent: int) -> list[Piece]:
+    masked = _LONG_STRING.sub(_hide, text)
+    starts = [found.start() for found in _start(indent).finditer(masked)]
+    # a decorator begins the statement that the next start goes on with
+    firsts = [at for index, at in enumerate(starts) if not index or text[starts[index - 1] + indent] != "@"]
+    cut: list[Piece] = []
+    seen = 0
+    for start, end in zip(firsts, [*firsts[1:], len(text)], strict=True):
+        line += text.count("\n", seen, start)
+        seen = start
+        cut.append(Piece(text[start:end], line, indent))
+    return cut
+
+
+def _hide(found: re.Match[str]) -> str:
+    return found[0].replace("\n", "\0")
+
+
+@lru_cache(maxsize=16)
+def _start(indent: int) -> re.Pattern[str]:
+    """The start of a statement: no closing bracket, no comment, and no branch of the statement before."""
+    return re.compile(rf"^[ \t]{{{indent}}}(?!(?:else|elif|except|finally)\b)[^\s)\]}}#]", re.MULTILINE)
