@@ -70,7 +70,7 @@ def _names(node: ast.expr, source: PySource, use: Use, hops: int) -> Iterator[st
             if text.endswith(SUFFIXES):
                 yield text
         case ast.Name(id=name):
-            for one in source.assigned(name) if hops else ():
+            for one in source.assigned(name, use.scope) if hops else ():
                 if within(use.scope, one.scope):
                     yield from _names(one.value, source, use, hops - 1)
         case _:

@@ -23,13 +23,16 @@ class Piece:
     @property
     def is_class(self) -> bool:
         """Whether it is a class, whose members can be cut out in turn."""
-        return _CLASS.search(self.text) is not None
+        return self._opening is not None and self._opening["kind"] == "class"
 
     @property
-    def name(self) -> str:
-        """What a class is called."""
-        found = _CLASS.search(self.text)
-        return found[1] if found else ""
+    def opens(self) -> str:
+        """The name of the class or function that it is; empty for any other statement."""
+        return self._opening["name"] if self._opening else ""
+
+    @property
+    def _opening(self) -> re.Match[str] | None:
+        return _OPENING.match(self.text)
 
     @property
     def decides(self) -> bool:
@@ -38,7 +41,14 @@ class Piece:
 
     def holds(self, word: str) -> bool:
         """Whether `word`, a name or a dotted one, stands in it."""
-        return word in self.text and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", self.text) is not None
+        text = self.text
+        at = text.find(word) if word else -1
+        while at >= 0:  # a pattern for each word would cost more to compile than this does
+            end = at + len(word)
+            if not (_is_part(text[at - 1 : at]) or _is_part(text[end : end + 1])):
+                return True
+            at = text.find(word, end)
+        return False
 
     def statements(self) -> tuple[list[ast.stmt], int]:
         """Its syntax, and what to add to the lines there. Raises SyntaxError when it was cut in the wrong place."""
@@ -48,13 +58,16 @@ class Piece:
         return (wrapper.body if isinstance(wrapper, ast.If) else []), self.line - 2
 
 
-_CLASS: Final = re.compile(r"\A(?:[ \t]*@[^\n]*\n)*[ \t]*class\s+(\w+)")
+_OPENING: Final = re.compile(r"(?:[ \t]*@[^\n]*\n)*[ \t]*(?:async\s+)?(?P<kind>def|class)\s+(?P<name>\w+)")
 _HEAD: Final = re.compile(r"class\b.*?:[ \t]*(?:#[^\n]*)?\n", re.DOTALL)
 _FIRST: Final = re.compile(r"^([ \t]*)[^\s#]", re.MULTILINE)
 _DECIDES: Final = re.compile(
     rf"\s*(?:(?:if|assert|with|async\s+with)\b|(?:import|from)\b[^\n]*\b(?:{'|'.join(sorted(NVIDIA_PACKAGES))})\b)"
 )
-_LONG_STRING: Final = re.compile(r"""(\"{3}|'{3}).*?\1""", re.DOTALL)
+
+
+def _is_part(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def pieces(text: str) -> list[Piece]:
@@ -75,7 +88,7 @@ def members(piece: Piece) -> list[Piece]:
 
 
 def _cut(text: str, line: int, indent: int) -> list[Piece]:
-    masked = _LONG_STRING.sub(_hide, text)
+    masked = _hidden(_hidden(text, '"' * 3), "'" * 3)
     starts = [found.start() for found in _start(indent).finditer(masked)]
     # a decorator begins the statement that the next start goes on with
     firsts = [at for index, at in enumerate(starts) if not index or text[starts[index - 1] + indent] != "@"]
@@ -88,8 +101,13 @@ def _cut(text: str, line: int, indent: int) -> list[Piece]:
     return cut
 
 
-def _hide(found: re.Match[str]) -> str:
-    return found[0].replace("\n", "\0")
+def _hidden(text: str, quotes: str) -> str:
+    """`text` without the line ends that stand between `quotes`."""
+    if quotes not in text:
+        return text
+    parts = text.split(quotes)
+    parts[1::2] = (part.replace("\n", "\0") for part in parts[1::2])
+    return quotes.join(parts)
 
 
 @lru_cache(maxsize=16)

@@ -154,13 +154,13 @@ class _World:
             return self._gpu.capability[node.attr == "minor"]
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             return self._assigned(f"self.{node.attr}", source, scope)
-        return self._imported_attribute(node, source)
+        return self._imported_attribute(node, source, scope)
 
-    def _imported_attribute(self, node: ast.Attribute, source: PySource) -> object:
+    def _imported_attribute(self, node: ast.Attribute, source: PySource, scope: Scope) -> object:
         if not isinstance(node.value, ast.Name):
             return UNKNOWN
-        for bound in source.imports(node.value.id):
-            if bound.name == node.value.id:
+        for bound in source.imports(node.value.id, scope):
+            if bound.name == node.value.id and within(scope, bound.scope):
                 module = self._program.module(f"{bound.module}.{bound.symbol}" if bound.symbol else bound.module)
                 return self._name(node.attr, module, ()) if module else UNKNOWN
         return UNKNOWN
@@ -175,9 +175,9 @@ class _World:
             return known
         if self._is_parameter(name, source, scope):
             return UNKNOWN
-        if source.assigned(name):
+        if source.assigned(name, scope):
             return self._assigned(name, source, scope)
-        for bound in source.imports(name):
+        for bound in source.imports(name, scope):
             if bound.name == name and within(scope, bound.scope) and bound.symbol:
                 module = self._defining(bound.module, bound.symbol)
                 return self._name(bound.symbol, module, ()) if module else UNKNOWN
@@ -213,7 +213,7 @@ class _World:
         return first
 
     def _visible(self, name: str, source: PySource, scope: Scope) -> list[Assigned]:
-        given = source.assigned(name)
+        given = source.assigned(name, scope[:1] if name.startswith("self.") else scope)
         if name.startswith("self."):
             mine = [one for one in given if one.scope[:1] == scope[:1]]
         else:
@@ -260,7 +260,7 @@ class _World:
             if source.function((*scope[:end], name)):
                 known = self._platform(name)
                 return known if known is not None else self._body((*scope[:end], name), source)
-        for bound in source.imports(name):
+        for bound in source.imports(name, scope):
             if bound.name == name and bound.symbol and within(scope, bound.scope):
                 module = self._defining(bound.module, bound.symbol)
                 known = self._platform(bound.symbol)
@@ -305,12 +305,12 @@ class _World:
         source = self._program.module(module)
         if source is None or hops == 0:
             return None
-        if source.assigned(symbol) or source.function((symbol,)):
+        if source.assigned(symbol, ()) or source.function((symbol,)):
             return source
-        for bound in source.imports(symbol):
+        for bound in source.imports(symbol, ()):
             if bound.name == symbol and bound.symbol and not bound.scope:
                 return self._defining(bound.module, bound.symbol, hops - 1)
-        for bound in source.imports("*"):
+        for bound in source.imports("*", ()):
             if found := self._defining(bound.module, symbol, hops - 1):
                 return found
         return source

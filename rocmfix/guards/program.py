@@ -7,14 +7,14 @@ import contextlib
 import gc
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from rocmfix.guards.pyfacts import Binding, Scope, Use
 from rocmfix.guards.pysource import PySource, dotted
 from rocmfix.tree import PACKAGE, Tree
 
 _NOT_RUNTIME = re.compile(r"/(?:tests?|benchmarks?|test_utils)/|/(?:test_|bench_|conftest)[^/]*$|/__main__\.py$")
-_MODULE = re.compile(rb"sglang(?:\.\w+)+|from \.[\w.]*")
+_MODULE = re.compile(rb"sglang(?:\.\w+)+")
 
 
 @contextlib.contextmanager
@@ -26,6 +26,8 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if collecting:
+            gc.freeze()  # to and fro: all that was made counts as old, or the first collection would walk it
+            gc.unfreeze()
             gc.enable()
 
 
@@ -118,7 +120,9 @@ class Program:
         spelling: dict[str, list[str]] = {}
         for path, data in self._texts.items():
             for word in set(_MODULE.findall(data)):
-                spelling.setdefault(word.decode() if word.startswith(b"sglang") else ".", []).append(path)
+                spelling.setdefault(word.decode(), []).append(path)
+            if b"from ." in data:
+                spelling.setdefault(".", []).append(path)
         return spelling
 
     @cached_property
@@ -156,6 +160,7 @@ def within(scope: Scope, outer: Scope) -> bool:
     return scope[: len(outer)] == outer
 
 
+@lru_cache(maxsize=8192)
 def _package(path: str) -> str:
     """Three folders around a file: as far as relative imports are followed."""
     return ".".join(path.removeprefix("python/").split("/")[:3])

@@ -22,6 +22,12 @@ class _Unread:
     scope: Scope
     tests: tuple[Test, ...]
 
+    def visible(self, scope: Scope) -> bool:
+        """Whether a name that it binds may be seen from `scope`, or is one of a class that `scope` names."""
+        inner = (*self.scope, self.piece.opens) if self.piece.opens else self.scope
+        shared = min(len(scope), len(inner)) if scope else len(inner)
+        return scope[:shared] == inner[:shared] or self.piece.holds("global")
+
 
 class PySource:
     """A Python file. One that is no valid Python has nothing in it."""
@@ -34,16 +40,19 @@ class PySource:
         self._kept: list[Facts] = []
         """Facts that were given out: answers about them are remembered by the identity of their syntax."""
         self._reader = Reader(self._facts, path, self.dotted)
-        self._asked: set[str] = set()
+        self._asked: set[tuple[str, Scope | None]] = set()
         self._unread: list[_Unread] = []
         try:
             self._unread = self._in_turn(pieces(text), (), ())
         except _NOT_PYTHON:
             self._read_whole()
 
-    def imports(self, name: str) -> tuple[Binding, ...]:
-        """Imports of the symbol or dotted module `name`, and under that name; `*` is what brings in everything."""
-        self._find("import *" if name == "*" else name)
+    def imports(self, name: str, seen_from: Scope | None = None) -> tuple[Binding, ...]:
+        """Imports of the symbol or dotted module `name`, and under that name; `*` is what brings in everything.
+
+        `seen_from` is where that must be visible; what is not may be left out.
+        """
+        self._find("import *" if name == "*" else name, seen_from)
         return _in_order(self._facts.imports.get(name, ()))
 
     def imports_from(self, module: str) -> Iterator[Binding]:
@@ -57,15 +66,15 @@ class PySource:
         self._find(name)
         return _in_order(self._facts.uses.get(name, ()))
 
-    def assigned(self, name: str) -> tuple[Assigned, ...]:
-        """What `name` is given; attributes of self as `self.name`."""
-        self._find(name.rpartition(".")[2])
+    def assigned(self, name: str, seen_from: Scope | None = None) -> tuple[Assigned, ...]:
+        """What `name` is given; attributes of self as `self.name`. For `seen_from` see `imports`."""
+        self._find(name.rpartition(".")[2], seen_from)
         return tuple(self._facts.assigned.get(name, ()))
 
     def function(self, scope: Scope) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The function or method at `scope`."""
         if scope not in self._facts.functions:
-            self._find(scope[-1])
+            self._find(scope[-1], scope)
         return self._facts.functions.get(scope)
 
     def functions(self) -> dict[Scope, ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -89,16 +98,16 @@ class PySource:
         """The function or method of the module that `scope` lies in, without the functions nested in it."""
         return next((scope[:end] for end in range(1, len(scope) + 1) if not self.is_class(scope[:end])), scope)
 
-    def _find(self, word: str) -> None:
+    def _find(self, word: str, seen_from: Scope | None = None) -> None:
         """Read every statement that spells `word`."""
-        if word in self._asked:
+        if (word, seen_from) in self._asked or (word, None) in self._asked:
             return
-        self._asked.add(word)
+        self._asked.add((word, seen_from))
         waiting, self._unread = self._unread, []
         try:
             while waiting:
                 each = waiting.pop()
-                if not each.piece.holds(word):
+                if not each.piece.holds(word) or (seen_from is not None and not each.visible(seen_from)):
                     self._unread.append(each)
                 elif each.piece.is_class and (cut := members(each.piece)):
                     waiting += self._class(cut, each)
@@ -109,7 +118,7 @@ class PySource:
 
     def _class(self, cut: list[Piece], whole: _Unread) -> list[_Unread]:
         self._read(_Unread(cut[0], whole.scope, whole.tests))
-        return self._in_turn(cut[1:], (*whole.scope, cut[0].name), whole.tests)
+        return self._in_turn(cut[1:], (*whole.scope, cut[0].opens), whole.tests)
 
     def _in_turn(self, cut: list[Piece], scope: Scope, tests: tuple[Test, ...]) -> list[_Unread]:
         """Read what decides whether the statements after it run; the others are left."""

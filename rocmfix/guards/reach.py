@@ -126,9 +126,8 @@ class Reachability:
             )
         inside = [
             use
-            for use in source.uses(method)
-            if method
-            and use.base in {"self", "cls", "super", owner}
+            for use in (source.uses(method) if method else ())
+            if use.base in {"self", "cls", "super", owner}
             and use.scope[:1] == unit[:1]
             and use.scope[: len(unit)] != unit
         ]

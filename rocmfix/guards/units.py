@@ -271,4 +271,4 @@ class _Arguments:
         return [value]
 
     def _given(self, name: str) -> list[ast.expr]:
-        return [one.value for one in self._source.assigned(name) if within(self._scope, one.scope)]
+        return [one.value for one in self._source.assigned(name, self._scope) if within(self._scope, one.scope)]
