@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 
 from rocmfix.guards.loaders import Loader
 from rocmfix.guards.platform import Platform
-from rocmfix.guards.program import Program
+from rocmfix.guards.program import Program, related
 from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
 from rocmfix.guards.pysource import PySource
 
@@ -187,11 +187,22 @@ class Reachability:
         registered = _registered(source, unit)
         if registered:
             return Reach(Reachable.YES, (), "", (registered,))
-        others = [path for path in self._program.holding(name) if path != source.path]
-        if others:
-            where = self._program.shown(others[0])
+        other = next(self._naming(source, name), None)
+        if other:
+            where = self._program.shown(other)
             return Reach(Reachable.UNKNOWN, (), f"{name} is named in {where}, but not as a call this scan can follow")
         return Reach(Reachable.NO, (), f"nothing that a server runs calls {name}")
+
+    def _naming(self, source: PySource, name: str) -> Iterator[str]:
+        """Other files that spell `name` and may mean that of `source`: a table of names, an attribute of something."""
+        quoted = re.compile(rb"[\"']%s[\"']" % re.escape(name.encode()))
+        for path in self._program.holding(name):
+            other = self._program.source(path)
+            theirs = other.function((name,)) or any(
+                bound.symbol == name and not related(bound.module, source.dotted) for bound in other.imports(name)
+            )
+            if other is not source and (not theirs or self._program.spells(path, quoted)):
+                yield path
 
 
 def condition(test: Test) -> str:

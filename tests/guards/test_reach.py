@@ -172,6 +172,20 @@ def test_a_name_that_is_only_written_down_somewhere_cannot_be_told() -> None:
     assert "run_k" in answer.gate
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("from sgl_kernel import run_k\ndef go(x):\n    return run_k(x)\n", Reachable.NO),
+        ("def run_k(x): ...\ndef go(x):\n    return run_k(x)\n", Reachable.NO),
+        ("from sgl_kernel import run_k\nLAZY = {'run_k': 'sglang.jit_kernel.k'}\n", Reachable.UNKNOWN),
+        ("def go(x):\n    return x.kernels.run_k(x)\n", Reachable.UNKNOWN),
+    ],
+)
+def test_the_same_name_from_elsewhere_is_no_mention(text: str, answer: Reachable) -> None:
+    """0.5.9 called a fifth of its loaders "cannot tell" because sgl_kernel has functions of the same names."""
+    assert reach("class Layer: ...", layers__other=text).reachable is answer
+
+
 def test_tests_and_benchmarks_are_no_callers() -> None:
     answer = reach("class Layer: ...", tests__test_k=f"{IMPORT}\nrun_k(1)", benchmark__b=f"{IMPORT}\nrun_k(1)")
     assert (answer.reachable, answer.gate) == (Reachable.NO, "nothing that a server runs calls run_k")
