@@ -173,7 +173,7 @@ class _World:
         known = self._platform(name)
         if known is not None:
             return known
-        if self._is_parameter(name, source, scope):
+        if source.is_parameter(name, scope):
             return UNKNOWN
         if source.assigned(name, scope):
             return self._assigned(name, source, scope)
@@ -224,14 +224,6 @@ class _World:
     def _fails(self, test: Test, source: PySource, scope: Scope) -> bool:
         value = self.truth(test.expr, source, scope)
         return value is not None and value is not test.holds
-
-    def _is_parameter(self, name: str, source: PySource, scope: Scope) -> bool:
-        functions = (source.function(scope[:end]) for end in range(1, len(scope) + 1))
-        return any(
-            name in {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs)}
-            for function in functions
-            if function
-        )
 
     def _call(self, node: ast.Call, source: PySource, scope: Scope) -> object:
         text = ast.unparse(node.func)

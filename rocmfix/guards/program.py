@@ -168,7 +168,7 @@ def _package(path: str) -> str:
 
 def _uses(source: PySource, bound: Binding) -> Iterator[Use]:
     for use in source.uses(bound.name):
-        if not use.base and within(use.scope, bound.scope):
+        if not use.base and within(use.scope, bound.scope) and not source.is_parameter(bound.name, use.scope):
             yield use
 
 

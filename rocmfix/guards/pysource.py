@@ -94,6 +94,11 @@ class PySource:
         """Whether `scope`, that of something found here, is a class."""
         return scope in self._facts.classes
 
+    def is_parameter(self, name: str, scope: Scope) -> bool:
+        """Whether `name` is an argument of a function around `scope`, and so nothing of the module's."""
+        functions = (self.function(scope[:end]) for end in range(1, len(scope) + 1))
+        return any(name in _arguments(each.args) for each in functions if each)
+
     def unit(self, scope: Scope) -> Scope:
         """The function or method of the module that `scope` lies in, without the functions nested in it."""
         return next((scope[:end] for end in range(1, len(scope) + 1) if not self.is_class(scope[:end])), scope)
@@ -147,6 +152,10 @@ class PySource:
 _NOT_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 Fact = TypeVar("Fact", Binding, Use)
+
+
+def _arguments(given: ast.arguments) -> set[str]:
+    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
 
 
 def _in_order(found: Iterable[Fact]) -> tuple[Fact, ...]:

@@ -11,7 +11,7 @@ from itertools import chain
 
 from rocmfix.guards.loaders import Loader
 from rocmfix.guards.platform import Platform
-from rocmfix.guards.program import Program, related
+from rocmfix.guards.program import Program, related, within
 from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
 from rocmfix.guards.pysource import PySource
 
@@ -113,7 +113,11 @@ class Reachability:
 
     def _named(self, source: PySource, name: str, unit: Scope, depth: int) -> Reach:
         """A top-level function or class: whoever uses its name, here or elsewhere."""
-        here = ((source, None, use) for use in source.uses(name) if use.scope[: len(unit)] != unit and _is(use, name))
+        here = (
+            (source, None, use)
+            for use in source.uses(name)
+            if use.scope[: len(unit)] != unit and _is(use, name) and not _is_own(source, use)
+        )
         elsewhere = self._program.references(source.dotted, name)
         return self._any(chain(here, elsewhere), depth) or self._unused(source, name, unit)
 
@@ -228,6 +232,15 @@ def _gate(test: Test) -> str:
 def _is(use: Use, name: str) -> bool:
     """A bare name, or the operator that torch.ops makes of it."""
     return not use.base or (use.base.startswith("torch.ops") and use.name == name)
+
+
+def _is_own(source: PySource, use: Use) -> bool:
+    """A name that the function around it has for itself: an argument or a local variable."""
+    own = (one.scope for one in source.assigned(use.name, use.scope))
+    return not use.base and (
+        source.is_parameter(use.name, use.scope)
+        or any(scope and within(use.scope, scope) and not source.is_class(scope) for scope in own)
+    )
 
 
 def _private(method: str) -> bool:
