@@ -40,6 +40,9 @@ def drift_lines(changed: Drift) -> Iterator[str]:
     files = len({each.file for each in changed.added})
     certain = sum(each.reachable.value == "yes" for each in changed.added)
     yield f"{len(changed.added)} new lines in {files} files, {certain} of them surely reached"
+    if changed.added:
+        yield "yes: ROCm comes to the loader call that compiles it, where what stands after `when` holds; ?: cannot be told"
+        yield f"next: rocmfix guards compile {changed.after} FILE (does hipcc take it?), scan {changed.after} (who calls it?)"
 
 
 def _blocks(findings: Iterable[Finding]) -> Iterator[str]:

@@ -218,11 +218,55 @@ def test_a_shipped_guard_turns_the_real_error_into_a_build(
         assert same_for_cuda(before.sources.text(path), (applied.files[path] or b"").decode())
 
 
-def test_make_finds_a_guard_equal_in_effect_to_the_shipped_one(release_tree: Open, hip: Toolchain) -> None:
-    kernels = Kernels(release_tree("0.5.14"))
+@pytest.mark.parametrize(("variant", "patch"), _guards(), ids=lambda each: getattr(each, "file", ""))
+def test_make_finds_a_guard_equal_in_effect_to_the_shipped_one(
+    variant: Variant, patch: Patch, release_tree: Open, hip: Toolchain, tmp_path: Path
+) -> None:
+    """Both come to the same text on ROCm and to the same on CUDA, on the last release that the shipped one is for."""
+    until = Version(variant.until or "99")
+    tree = release_tree([each for each in RELEASES if Version(each) < until][-1])
+    kernels = Kernels(tree)
     (file,) = kernels.named(["fused_metadata_copy.cuh"])
     made = make(kernels, file, ["gfx950"], hip)
     assert made.patch
+    assert {each.came for each in made.built} == {Came.COMPILED}
     added = [line for line in made.patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in {"+++", "---"}]
     assert added == ["+#ifndef USE_ROCM", "+#endif"]
-    assert all(each.came is Came.COMPILED for each in made.built)
+    ours = kernels.sources.text(file).replace(
+        "#include <cuda_runtime.h>", "#ifndef USE_ROCM\n#include <cuda_runtime.h>\n#endif"
+    )
+    applied = apply_changes(patch.changes, tree.read)
+    assert isinstance(applied, Applied)
+    shipped = (applied.files[file] or b"").decode()
+    assert same_for_cuda(ours, shipped)
+    assert _device_text(kernels, file, ours, hip, tmp_path) == _device_text(kernels, file, shipped, hip, tmp_path)
+
+
+def _device_text(kernels: Kernels, file: str, text: str, hip: Toolchain, folder: Path) -> list[str]:
+    """What the device compiler reads of a unit, without line marks."""
+    write_out(folder, (Copied(path, kernels.sources.text(path).encode()) for path in kernels.sources.files))
+    (folder / file).write_text(text)
+    (unit, *_) = [job.unit for job in kernels.jobs([file], ["gfx950"]) if job.unit]
+    (folder / "unit.hip").write_text(unit.text)
+    argv = hip.argv("unit.hip", "gfx950", unit.flags, (*unit.includes, str(hip.tvm_ffi[-1])))
+    subprocess.run(["-E" if each == "-c" else each for each in argv], cwd=folder, check=True)
+    lines = (folder / "unit.hip.gfx950.o").read_text(errors="replace").split("\n")
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.mark.parametrize(
+    ("release", "file", "why"),
+    [
+        ("0.5.9", "fused_metadata_copy.cuh", "a flag for nvcc that hipcc does not take"),
+        ("0.5.23", "moe_topk_sigmoid.cuh", "XX"),
+        ("0.5.23", "moe/paged_experts.cuh", "XX"),
+    ],
+)
+def test_make_refuses_with_what_really_stands_in_the_way(
+    release: str, file: str, why: str, release_tree: Open, hip: Toolchain
+) -> None:
+    kernels = Kernels(release_tree(release))
+    (path,) = kernels.named([file])
+    made = make(kernels, path, ["gfx950"], hip)
+    assert made.patch is None
+    assert why in str(made.refusal)
