@@ -258,8 +258,6 @@ def _device_text(kernels: Kernels, file: str, text: str, hip: Toolchain, folder:
     ("release", "file", "why"),
     [
         ("0.5.9", "fused_metadata_copy.cuh", "a flag for nvcc that hipcc does not take"),
-        ("0.5.23", "moe_topk_sigmoid.cuh", "XX"),
-        ("0.5.23", "moe/paged_experts.cuh", "XX"),
     ],
 )
 def test_make_refuses_with_what_really_stands_in_the_way(
