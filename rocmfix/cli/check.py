@@ -77,9 +77,9 @@ def _compile(tree: Tree, patches: Path | None) -> None:
     from rocmfix.errors import GuardError
     from rocmfix.guards.prove import prove
     from rocmfix.guards.report import proof_lines
-    from rocmfix.guards.toolchain import ARCHITECTURES, find_toolchain
+    from rocmfix.guards.toolchain import ARCHITECTURES, toolchain_for
 
-    proof = prove(catalogue(patches), tree, (), ARCHITECTURES, find_toolchain())
+    proof = prove(catalogue(patches), tree, (), ARCHITECTURES, toolchain_for(tree.source))
     if proof is None:
         click.echo(f"compiled nothing: no fix that {tree.source} needs changes a kernel")
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +15,6 @@ from rocmfix.cli._options import (
     print_json,
     print_lines,
 )
-
-if TYPE_CHECKING:
-    from rocmfix.guards.toolchain import Toolchain
 
 _ARCHS = ("gfx942", "gfx950")
 
@@ -89,8 +85,9 @@ def compile(  # noqa: A001 - the verb
     from rocmfix.guards import report
     from rocmfix.guards.compile import Kernels, build
     from rocmfix.guards.prove import prove
+    from rocmfix.guards.toolchain import toolchain_for
 
-    found = _toolchain(toolchain, compiler)
+    found = toolchain_for(source, toolchain, compiler)
     tree = open_source(source, offline=offline)
     if patched:
         proof = prove(catalogue(None), tree, files, archs or _ARCHS, found)
@@ -139,10 +136,11 @@ def make(
     from rocmfix.guards import report
     from rocmfix.guards.compile import Kernels
     from rocmfix.guards.make import make as made_for, patch_text
+    from rocmfix.guards.toolchain import toolchain_for
     from rocmfix.system.clock import mail_date
     from rocmfix.system.files import write_atomic
 
-    found = _toolchain(toolchain, compiler)
+    found = toolchain_for(source, toolchain, compiler)
     kernels = Kernels(open_source(source, offline=offline))
     made = [made_for(kernels, file, archs or _ARCHS, found) for file in kernels.named(files)]
     for each in made:
@@ -157,9 +155,3 @@ def make(
     if refused:
         details = tuple(line for each in refused for line in report.refusal_lines(each))
         raise GuardError(f"no guard for {len(refused)} of {len(made)} files", details=details)
-
-
-def _toolchain(folder: Path | None, compiler: str | None) -> Toolchain:
-    from rocmfix.guards.toolchain import find_toolchain
-
-    return find_toolchain(folder, compiler)

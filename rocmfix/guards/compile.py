@@ -19,7 +19,7 @@ from rocmfix.guards.reach import Reachability, Reachable
 from rocmfix.guards.toolchain import Toolchain
 from rocmfix.guards.units import NotReadableError, Unit, unit_of
 from rocmfix.model import Record
-from rocmfix.system.compiler import compile_file, processors, workspace
+from rocmfix.system.compiler import processors, workspace
 from rocmfix.system.files import Copied, write_out
 from rocmfix.tree import Tree
 
@@ -170,8 +170,8 @@ def _compile(kernels: Kernels, number: int, job: Job, folder: Path, toolchain: T
     (folder / source).write_text(job.unit.text, encoding="utf-8")
     came, text, at, seconds = Came.FAILED, "", "", 0.0
     for headers in toolchain.tvm_ffi:
-        done = compile_file(
-            toolchain.argv(source, job.arch, job.unit.flags, (*job.unit.includes, str(headers))), cwd=folder
+        done = toolchain.run(
+            toolchain.argv(source, job.arch, job.unit.flags, (*job.unit.includes, str(headers))), folder
         )
         seconds += done.seconds
         came, text, at = _judged(done.ran.err, job, ok=done.ok)

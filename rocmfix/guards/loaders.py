@@ -13,7 +13,8 @@ from typing import Final
 
 from rocmfix.guards.chain import SUFFIXES, Sources
 from rocmfix.guards.program import Program, within
-from rocmfix.guards.pysource import PySource, Use
+from rocmfix.guards.pyfacts import Use
+from rocmfix.guards.pysource import PySource
 
 _KEYWORDS: Final = ("cuda_files", "cpp_files", "sources")
 """What sglang's load_jit and torch's cpp_extension.load call the list of files."""
@@ -39,7 +40,7 @@ def loaders(program: Program, sources: Sources) -> Iterator[Loader]:
         if not program.spells(path, _FILE_NAME):
             continue
         source = program.source(path)
-        for use in source.calls:
+        for use in source.calls(_KEYWORDS):
             files = tuple(sorted(_files(use, source, sources)))
             if files:
                 yield Loader(source, use, files)
@@ -69,7 +70,7 @@ def _names(node: ast.expr, source: PySource, use: Use, hops: int) -> Iterator[st
             if text.endswith(SUFFIXES):
                 yield text
         case ast.Name(id=name):
-            for one in source.assigned.get(name, ()) if hops else ():
+            for one in source.assigned(name, use.scope) if hops else ():
                 if within(use.scope, one.scope):
                     yield from _names(one.value, source, use, hops - 1)
         case _:

@@ -11,7 +11,8 @@ from typing import Final
 
 from rocmfix.guards.conditionals import Maybe
 from rocmfix.guards.program import Program, within
-from rocmfix.guards.pysource import NVIDIA_PACKAGES, Assigned, PySource, Scope, Test
+from rocmfix.guards.pyfacts import NVIDIA_PACKAGES, Assigned, Scope, Test
+from rocmfix.guards.pysource import PySource
 
 
 class _Unknown:
@@ -153,13 +154,13 @@ class _World:
             return self._gpu.capability[node.attr == "minor"]
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             return self._assigned(f"self.{node.attr}", source, scope)
-        return self._imported_attribute(node, source)
+        return self._imported_attribute(node, source, scope)
 
-    def _imported_attribute(self, node: ast.Attribute, source: PySource) -> object:
+    def _imported_attribute(self, node: ast.Attribute, source: PySource, scope: Scope) -> object:
         if not isinstance(node.value, ast.Name):
             return UNKNOWN
-        for bound in source.imports.get(node.value.id, ()):
-            if bound.name == node.value.id:
+        for bound in source.imports(node.value.id, scope):
+            if bound.name == node.value.id and within(scope, bound.scope):
                 module = self._program.module(f"{bound.module}.{bound.symbol}" if bound.symbol else bound.module)
                 return self._name(node.attr, module, ()) if module else UNKNOWN
         return UNKNOWN
@@ -172,11 +173,11 @@ class _World:
         known = self._platform(name)
         if known is not None:
             return known
-        if self._is_parameter(name, source, scope):
+        if source.is_parameter(name, scope):
             return UNKNOWN
-        if name in source.assigned:
+        if source.assigned(name, scope):
             return self._assigned(name, source, scope)
-        for bound in source.imports.get(name, ()):
+        for bound in source.imports(name, scope):
             if bound.name == name and within(scope, bound.scope) and bound.symbol:
                 module = self._defining(bound.module, bound.symbol)
                 return self._name(bound.symbol, module, ()) if module else UNKNOWN
@@ -212,7 +213,7 @@ class _World:
         return first
 
     def _visible(self, name: str, source: PySource, scope: Scope) -> list[Assigned]:
-        given = source.assigned.get(name, [])
+        given = source.assigned(name, scope[:1] if name.startswith("self.") else scope)
         if name.startswith("self."):
             mine = [one for one in given if one.scope[:1] == scope[:1]]
         else:
@@ -223,14 +224,6 @@ class _World:
     def _fails(self, test: Test, source: PySource, scope: Scope) -> bool:
         value = self.truth(test.expr, source, scope)
         return value is not None and value is not test.holds
-
-    def _is_parameter(self, name: str, source: PySource, scope: Scope) -> bool:
-        functions = (source.functions.get(scope[:end]) for end in range(1, len(scope) + 1))
-        return any(
-            name in {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs)}
-            for function in functions
-            if function
-        )
 
     def _call(self, node: ast.Call, source: PySource, scope: Scope) -> object:
         text = ast.unparse(node.func)
@@ -256,10 +249,10 @@ class _World:
 
     def _function(self, name: str, source: PySource, scope: Scope) -> object:
         for end in range(len(scope), -1, -1):
-            if (*scope[:end], name) in source.functions:
+            if source.function((*scope[:end], name)):
                 known = self._platform(name)
                 return known if known is not None else self._body((*scope[:end], name), source)
-        for bound in source.imports.get(name, ()):
+        for bound in source.imports(name, scope):
             if bound.name == name and bound.symbol and within(scope, bound.scope):
                 module = self._defining(bound.module, bound.symbol)
                 known = self._platform(bound.symbol)
@@ -269,14 +262,16 @@ class _World:
 
     def _method(self, name: str, source: PySource, scope: Scope) -> object:
         key = (*scope[:1], name)
-        return self._body(key, source) if key in source.functions else UNKNOWN
+        return self._body(key, source)
 
     def _body(self, key: Scope, source: PySource) -> object:
         """What a function returns when its ifs are decided by the platform alone."""
         known = (source.path, key)
         if known not in self._bodies:
             self._bodies[known] = UNKNOWN  # a function that calls itself
-            self._bodies[known] = self._returned(source.functions[key].body, source, key)
+            function = source.function(key)
+            if function:
+                self._bodies[known] = self._returned(function.body, source, key)
         return self._bodies[known]
 
     def _returned(self, body: list[ast.stmt], source: PySource, scope: Scope) -> object:
@@ -302,12 +297,12 @@ class _World:
         source = self._program.module(module)
         if source is None or hops == 0:
             return None
-        if symbol in source.assigned or (symbol,) in source.functions:
+        if source.assigned(symbol, ()) or source.function((symbol,)):
             return source
-        for bound in source.imports.get(symbol, ()):
+        for bound in source.imports(symbol, ()):
             if bound.name == symbol and bound.symbol and not bound.scope:
                 return self._defining(bound.module, bound.symbol, hops - 1)
-        for bound in source.imports.get("*", ()):
+        for bound in source.imports("*", ()):
             if found := self._defining(bound.module, symbol, hops - 1):
                 return found
         return source

@@ -7,13 +7,14 @@ import contextlib
 import gc
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from rocmfix.guards.pysource import Binding, PySource, Scope, Use, dotted, parse
+from rocmfix.guards.pyfacts import Binding, Scope, Use
+from rocmfix.guards.pysource import PySource, dotted
 from rocmfix.tree import PACKAGE, Tree
 
 _NOT_RUNTIME = re.compile(r"/(?:tests?|benchmarks?|test_utils)/|/(?:test_|bench_|conftest)[^/]*$|/__main__\.py$")
-_MODULE = re.compile(rb"sglang(?:\.\w+)+|from \.[\w.]*")
+_MODULE = re.compile(rb"sglang(?:\.\w+)+")
 
 
 @contextlib.contextmanager
@@ -25,6 +26,8 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if collecting:
+            gc.freeze()  # to and fro: all that was made counts as old, or the first collection would walk it
+            gc.unfreeze()
             gc.enable()
 
 
@@ -46,7 +49,7 @@ class Program:
         """The file at `path`, parsed."""
         if path not in self._parsed:
             with uncollected():
-                self._parsed[path] = parse(path, self._texts[path].decode("utf-8", "replace"))
+                self._parsed[path] = PySource(path, self._texts[path].decode("utf-8", "replace"))
         return self._parsed[path]
 
     def below(self, folder: str) -> tuple[str, ...]:
@@ -72,13 +75,13 @@ class Program:
         """Every read of `name` of `module` elsewhere in the tree, with the import that brought it in."""
         for path in self._candidates(module, name.encode()):
             source = self.source(path)
-            for bound in source.imports.get(name, ()):
+            for bound in source.imports(name):
                 if bound.symbol == name and related(bound.module, module):
                     yield from ((source, bound, use) for use in _uses(source, bound))
             for bound in self._module_bindings(source, module):
                 yield from (
                     (source, bound, use)
-                    for use in source.uses.get(name, ())
+                    for use in source.uses(name)
                     if use.base.split(".")[0] == bound.name and within(use.scope, bound.scope)
                 )
 
@@ -87,14 +90,13 @@ class Program:
         for path in self._candidates(module, module.rpartition(".")[2].encode()):
             source = self.source(path)
             yield from ((source, bound) for bound in self._module_bindings(source, module))
-            for bounds in source.imports.values():
-                yield from ((source, bound) for bound in bounds if bound.module == module and bound.symbol)
+            yield from ((source, bound) for bound in source.imports_from(module))
 
     def _module_bindings(self, source: PySource, module: str) -> Iterator[Binding]:
-        for bound in source.imports.get(module.rpartition(".")[2], ()):
+        for bound in source.imports(module.rpartition(".")[2]):
             if _names_module(bound, module):
                 yield bound
-        for bound in source.imports.get(module, ()):
+        for bound in source.imports(module):
             yield bound
 
     def _candidates(self, module: str, word: bytes) -> tuple[str, ...]:
@@ -118,7 +120,9 @@ class Program:
         spelling: dict[str, list[str]] = {}
         for path, data in self._texts.items():
             for word in set(_MODULE.findall(data)):
-                spelling.setdefault(word.decode() if word.startswith(b"sglang") else ".", []).append(path)
+                spelling.setdefault(word.decode(), []).append(path)
+            if b"from ." in data:
+                spelling.setdefault(".", []).append(path)
         return spelling
 
     @cached_property
@@ -156,14 +160,15 @@ def within(scope: Scope, outer: Scope) -> bool:
     return scope[: len(outer)] == outer
 
 
+@lru_cache(maxsize=8192)
 def _package(path: str) -> str:
     """Three folders around a file: as far as relative imports are followed."""
     return ".".join(path.removeprefix("python/").split("/")[:3])
 
 
 def _uses(source: PySource, bound: Binding) -> Iterator[Use]:
-    for use in source.uses.get(bound.name, ()):
-        if not use.base and within(use.scope, bound.scope):
+    for use in source.uses(bound.name):
+        if not use.base and within(use.scope, bound.scope) and not source.is_parameter(bound.name, use.scope):
             yield use
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 
 from rocmfix.guards.loaders import Loader
 from rocmfix.guards.platform import Platform
-from rocmfix.guards.program import Program
-from rocmfix.guards.pysource import Binding, PySource, Scope, Test, Use
+from rocmfix.guards.program import Program, related, within
+from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
+from rocmfix.guards.pysource import PySource
 
 _DEEPEST = 7
 """A chain this long that no gate has stopped is taken as reached: the warning matters more than its last hop."""
@@ -106,7 +107,7 @@ class Reachability:
             return Reach(Reachable.YES, (f"{self._program.shown(source.path)} (runs on every platform)",))
         if not unit:
             return self._imported(source)
-        if len(unit) > 1 or unit in source.classes:
+        if len(unit) > 1 or source.is_class(unit):
             return self._member(source, unit, depth)
         return self._named(source, unit[0], unit, depth)
 
@@ -114,8 +115,8 @@ class Reachability:
         """A top-level function or class: whoever uses its name, here or elsewhere."""
         here = (
             (source, None, use)
-            for use in source.uses.get(name, ())
-            if use.scope[: len(unit)] != unit and _is(use, name)
+            for use in source.uses(name)
+            if use.scope[: len(unit)] != unit and _is(use, name) and not _is_own(source, use)
         )
         elsewhere = self._program.references(source.dotted, name)
         return self._any(chain(here, elsewhere), depth) or self._unused(source, name, unit)
@@ -129,16 +130,15 @@ class Reachability:
             )
         inside = [
             use
-            for use in source.uses.get(method, ())
-            if method
-            and use.base in {"self", "cls", "super", owner}
+            for use in (source.uses(method) if method else ())
+            if use.base in {"self", "cls", "super", owner}
             and use.scope[:1] == unit[:1]
             and use.scope[: len(unit)] != unit
         ]
         answer = self._any(((source, None, use) for use in inside), depth) if inside else None
         if answer and (answer.reachable is Reachable.YES or _private(method)):
             return answer
-        if method == "forward_cuda" and (owner, "forward_hip") in source.functions:
+        if method == "forward_cuda" and source.function((owner, "forward_hip")):
             # MultiPlatformOp.dispatch_forward, sglang/srt/layers/utils/multi_platform.py
             return answer or Reach(Reachable.NO, (), f"{self._program.shown(source.path)}: {owner} has a forward_hip")
         outside = self._outside(source, unit, depth) if inside and answer else None
@@ -153,7 +153,7 @@ class Reachability:
             (other, None, use)
             for path in self._program.holding(method)
             for other in (self._program.source(path),)
-            for use in other.uses.get(method, ())
+            for use in other.uses(method)
             if use.base not in {"", "self", "cls", "super"} and use.call is not None and other is not source
         )
         return self._any(found, depth)
@@ -191,11 +191,22 @@ class Reachability:
         registered = _registered(source, unit)
         if registered:
             return Reach(Reachable.YES, (), "", (registered,))
-        others = [path for path in self._program.holding(name) if path != source.path]
-        if others:
-            where = self._program.shown(others[0])
+        other = next(self._naming(source, name), None)
+        if other:
+            where = self._program.shown(other)
             return Reach(Reachable.UNKNOWN, (), f"{name} is named in {where}, but not as a call this scan can follow")
         return Reach(Reachable.NO, (), f"nothing that a server runs calls {name}")
+
+    def _naming(self, source: PySource, name: str) -> Iterator[str]:
+        """Other files that spell `name` and may mean that of `source`: a table of names, an attribute of something."""
+        quoted = re.compile(rb"[\"']%s[\"']" % re.escape(name.encode()))
+        for path in self._program.holding(name):
+            other = self._program.source(path)
+            theirs = other.function((name,)) or any(
+                bound.symbol == name and not related(bound.module, source.dotted) for bound in other.imports(name)
+            )
+            if other is not source and (not theirs or self._program.spells(path, quoted)):
+                yield path
 
 
 def condition(test: Test) -> str:
@@ -223,6 +234,15 @@ def _is(use: Use, name: str) -> bool:
     return not use.base or (use.base.startswith("torch.ops") and use.name == name)
 
 
+def _is_own(source: PySource, use: Use) -> bool:
+    """A name that the function around it has for itself: an argument or a local variable."""
+    own = (one.scope for one in source.assigned(use.name, use.scope))
+    return not use.base and (
+        source.is_parameter(use.name, use.scope)
+        or any(scope and within(use.scope, scope) and not source.is_class(scope) for scope in own)
+    )
+
+
 def _private(method: str) -> bool:
     return method.startswith("_") and not method.endswith("__")
 
@@ -233,7 +253,7 @@ def _as_use(bound: Binding) -> Use:
 
 def _registered(source: PySource, unit: Scope) -> str:
     """The decorator that hands a function to a table under a name, such as an attention backend's."""
-    function = source.functions.get(unit)
+    function = source.function(unit)
     for decorator in function.decorator_list if function else ():
         if isinstance(decorator, ast.Call) and decorator.args and isinstance(decorator.args[0], ast.Constant):
             return ast.unparse(decorator)

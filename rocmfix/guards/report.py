@@ -40,6 +40,9 @@ def drift_lines(changed: Drift) -> Iterator[str]:
     files = len({each.file for each in changed.added})
     certain = sum(each.reachable.value == "yes" for each in changed.added)
     yield f"{len(changed.added)} new lines in {files} files, {certain} of them surely reached"
+    if changed.added:
+        yield "yes: ROCm comes to the call that compiles it, if what stands after `when` holds; ?: it cannot be told"
+        yield f"rocmfix guards compile {changed.after} FILE tells if hipcc takes it, scan {changed.after} who calls it"
 
 
 def _blocks(findings: Iterable[Finding]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rocmfix.errors import ToolMissingError
-from rocmfix.system.compiler import compile_file, find_program, workspace
+from rocmfix.system.compiler import Compiled, compile_file, find_program, workspace
 from rocmfix.system.files import cache_home
 from rocmfix.system.python import package_folder
 
@@ -26,6 +26,14 @@ class Toolchain:
     command: tuple[str, ...]
     tvm_ffi: tuple[Path, ...]
     """Include folders of the tvm-ffi versions at hand, newest first."""
+    image: str | None = None
+    """The image that the compiler is in; None for this machine's."""
+    mounted: tuple[Path, ...] = ()
+    """Folders of this machine that a container of the image has to see."""
+
+    def run(self, argv: tuple[str, ...], cwd: Path) -> Compiled:
+        """Run one command of `argv` in the folder `cwd`."""
+        return compile_file(argv, cwd=cwd, image=self.image, reads=self.mounted)
 
     def argv(self, source: str, arch: str, flags: tuple[str, ...], includes: tuple[str, ...]) -> tuple[str, ...]:
         """The command that compiles `source` for `arch`, device pass, with code generation.
@@ -44,13 +52,20 @@ class Toolchain:
         )  # fmt: skip
 
 
+def toolchain_for(source: str, folder: Path | None = None, compiler: str | None = None) -> Toolchain:
+    """For an image its own hipcc, unless another is asked for; for any other source this machine's compiler."""
+    if source.startswith("image:") and folder is None and compiler is None:
+        return image_toolchain(source.removeprefix("image:"))
+    return find_toolchain(folder, compiler)
+
+
 def find_toolchain(folder: Path | None = None, compiler: str | None = None) -> Toolchain:
     """The machine's hipcc, else what ci/hip-toolchain has put into `folder`.
 
     Raises ToolMissingError when there is none, or when its HIP headers are too old for sglang.
     """
     folder = folder or cache_home("rocmfix") / "hip-toolchain"
-    headers = tuple(path / "tvm_ffi/include" for path in sorted(folder.glob("tvm-ffi/*"), key=_version, reverse=True))
+    headers = _unpacked(folder)
     installed = package_folder("tvm_ffi")
     if installed:
         headers = (installed / "include", *headers)
@@ -60,6 +75,45 @@ def find_toolchain(folder: Path | None = None, compiler: str | None = None) -> T
         raise ToolMissingError("not compiled: the tvm-ffi headers are not here", hint=_HINT)
     _refuse_old(found)
     return found
+
+
+def image_toolchain(image: str) -> Toolchain:
+    """The hipcc of an image that the engine holds, with the tvm-ffi that is installed in it.
+
+    Raises ToolMissingError when there is none, or when its HIP headers are too old for sglang.
+    """
+    if find_program("docker") is None:
+        raise ToolMissingError("not compiled: docker is not on PATH, and the hipcc of an image needs it", hint=_HINT)
+    local = _unpacked(cache_home("rocmfix") / "hip-toolchain")
+    with workspace() as folder:
+        (folder / "here").touch()
+        said = compile_file(("sh", "-c", _ASK), cwd=folder, image=image).ran
+    lines = said.out.splitlines()
+    if len(lines) < 3 or not lines[1]:
+        why = "has no hipcc" if len(lines) >= 3 else "cannot be run"
+        raise ToolMissingError(f"not compiled: {image} {why}", details=said.tail[-3:], hint=_IMAGE_HINT)
+    if lines[0] != "here":
+        raise ToolMissingError(
+            "not compiled: the engine is on another machine and sees none of our files", hint=_IMAGE_HINT
+        )
+    own = (Path(lines[2]) / "include",) if lines[2] else ()
+    found = Toolchain(f"{lines[1]} of {image}", (lines[1], "-x", "hip"), (*own, *local), image, local)
+    if not found.tvm_ffi:
+        raise ToolMissingError(f"not compiled: the tvm-ffi headers are neither in {image} nor here", hint=_HINT)
+    _refuse_old(found)
+    return found
+
+
+_ASK: Final = """[ -e here ] && echo here || echo far
+command -v /opt/rocm/bin/hipcc || command -v hipcc || echo
+python3 -c 'import importlib.util as u; print(u.find_spec("tvm_ffi").submodule_search_locations[0])' 2>/dev/null || echo
+"""
+_IMAGE_HINT: Final = "--toolchain FOLDER compiles the image's tree with what ci/hip-toolchain put there"
+
+
+def _unpacked(folder: Path) -> tuple[Path, ...]:
+    """The tvm-ffi headers that ci/hip-toolchain has unpacked, newest first."""
+    return tuple(path / "tvm_ffi/include" for path in sorted(folder.glob("tvm-ffi/*"), key=_version, reverse=True))
 
 
 def _version(path: Path) -> tuple[int, ...]:
@@ -97,7 +151,7 @@ def _refuse_old(toolchain: Toolchain) -> None:
     """Compile two lines: a failure here is the toolchain's, and no kernel's."""
     with workspace() as folder:
         (folder / "probe.hip").write_text(_PROBE, encoding="utf-8")
-        done = compile_file(toolchain.argv("probe.hip", ARCHITECTURES[0], ("-std=c++20",), ()), cwd=folder)
+        done = toolchain.run(toolchain.argv("probe.hip", ARCHITECTURES[0], ("-std=c++20",), ()), folder)
     if not done.ok:
         raise ToolMissingError(
             f"toolchain too old, nothing compiled: {toolchain.name} does not compile hipLaunchConfig_t for gfx942",

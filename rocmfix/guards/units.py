@@ -12,7 +12,8 @@ from typing import Final
 from rocmfix.guards.chain import Sources
 from rocmfix.guards.loaders import Loader, keyword
 from rocmfix.guards.program import Program, within
-from rocmfix.guards.pysource import PySource, Scope
+from rocmfix.guards.pyfacts import Scope
+from rocmfix.guards.pysource import PySource
 
 _PRELUDE = "".join(
     f"#include <tvm/ffi/{name}.h>\n" for name in ("container/tensor", "dtype", "error", "extra/c_env_api", "function")
@@ -108,14 +109,14 @@ def rules_of(program: Program, root: str) -> Rules:
     dropped: set[str] = set()
     namespace = ""
     for source in map(program.source, files):
-        for scope, function in source.functions.items():
+        for scope, function in source.functions().items():
             if scope[-1].lstrip("_") == "get_default_target_flags":
                 common, by_arch = _target_flags(function)
             elif scope == ("load_jit",):
                 dropped.update(_filtered(function))
             elif scope == ("_wrapper_source",):
                 namespace = namespace or _namespace(function)
-        for given in source.assigned.get("DEFAULT_CUDA_CFLAGS", ()):
+        for given in source.assigned("DEFAULT_CUDA_CFLAGS"):
             common = common or _literals(given.value)
     return Rules(common, by_arch, frozenset(dropped), namespace)
 
@@ -241,7 +242,7 @@ class _Arguments:
 
     def _named(self, name: str) -> list[str]:
         for end in range(len(self._scope), 0, -1):
-            function = self._source.functions.get(self._scope[:end])
+            function = self._source.function(self._scope[:end])
             for argument in (
                 (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs) if function else ()
             ):
@@ -270,4 +271,4 @@ class _Arguments:
         return [value]
 
     def _given(self, name: str) -> list[ast.expr]:
-        return [one.value for one in self._source.assigned.get(name, ()) if within(self._scope, one.scope)]
+        return [one.value for one in self._source.assigned(name, self._scope) if within(self._scope, one.scope)]

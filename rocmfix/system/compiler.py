@@ -42,11 +42,23 @@ def workspace() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def compile_file(argv: Sequence[str], *, cwd: Path, timeout: float = 900) -> Compiled:
-    """Run one compiler command in English, so that its messages can be read."""
+def compile_file(
+    argv: Sequence[str], *, cwd: Path, timeout: float = 900, image: str | None = None, reads: Sequence[Path] = ()
+) -> Compiled:
+    """Run one compiler command in English, so that its messages can be read; with `image`, in a container of it."""
     started = time.monotonic()
-    ran = run(argv, cwd=cwd, env={**os.environ, "LC_ALL": "C"}, timeout=timeout)
+    command = _contained(image, argv, cwd, reads) if image else argv
+    ran = run(command, cwd=cwd, env={**os.environ, "LC_ALL": "C"}, timeout=timeout)
     return Compiled(ran, time.monotonic() - started)
+
+
+def _contained(image: str, argv: Sequence[str], cwd: Path, reads: Sequence[Path]) -> list[str]:
+    """`argv` in a container without a network or a GPU that is gone afterwards; folders keep their names."""
+    mounts = [f"--volume={cwd}:{cwd}", *(f"--volume={folder}:{folder}:ro" for folder in reads)]
+    return [
+        "docker", "run", "--rm", "--init", "--pull=never", "--network=none", "--user=0:0", "--env=LC_ALL=C",
+        f"--workdir={cwd}", *mounts, f"--entrypoint={argv[0]}", image, *argv[1:],
+    ]  # fmt: skip
 
 
 def processors() -> int:

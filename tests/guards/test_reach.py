@@ -172,6 +172,20 @@ def test_a_name_that_is_only_written_down_somewhere_cannot_be_told() -> None:
     assert "run_k" in answer.gate
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("from sgl_kernel import run_k\ndef go(x):\n    return run_k(x)\n", Reachable.NO),
+        ("def run_k(x): ...\ndef go(x):\n    return run_k(x)\n", Reachable.NO),
+        ("from sgl_kernel import run_k\nLAZY = {'run_k': 'sglang.jit_kernel.k'}\n", Reachable.UNKNOWN),
+        ("def go(x):\n    return x.kernels.run_k(x)\n", Reachable.UNKNOWN),
+    ],
+)
+def test_the_same_name_from_elsewhere_is_no_mention(text: str, answer: Reachable) -> None:
+    """0.5.9 called a fifth of its loaders "cannot tell" because sgl_kernel has functions of the same names."""
+    assert reach("class Layer: ...", layers__other=text).reachable is answer
+
+
 def test_tests_and_benchmarks_are_no_callers() -> None:
     answer = reach("class Layer: ...", tests__test_k=f"{IMPORT}\nrun_k(1)", benchmark__b=f"{IMPORT}\nrun_k(1)")
     assert (answer.reachable, answer.gate) == (Reachable.NO, "nothing that a server runs calls run_k")
@@ -206,3 +220,15 @@ def test_a_file_that_is_no_python_has_nothing_in_it() -> None:
         reach(layer("def forward(self, x):\n    return run_k(x)", IMPORT), layers__broken="def run_k(:").reachable
         is Reachable.YES
     )
+
+
+@pytest.mark.parametrize(
+    "body", ["def other(run_k):\n    return run_k + 1", "def other(x):\n    run_k = 1\n    return run_k + 1"]
+)
+def test_an_argument_or_a_local_of_the_same_name_is_no_call(body: str) -> None:
+    """`topk` of 0.5.23's deep_select.py was taken for called by a function whose argument is called topk."""
+    text = f"{IMPORT}\ndef run_j(x):\n    return run_k(x)\n"
+    own = LOADER + textwrap.indent(body, "    ") + "\n    def used(x):\n        return other(x)\n"
+    model = "from sglang.jit_kernel.k import used\nfrom sglang.srt.layers.layer import run_j\nused(1)\n"
+    assert reach("class Layer: ...", own, models__more=model).reachable is Reachable.NO
+    assert reach(text, own, models__more=model.replace("used(1)", "run_j(1)")).reachable is Reachable.YES
