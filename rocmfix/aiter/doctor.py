@@ -15,7 +15,7 @@ from rocmfix.aiter.probing import probe
 from rocmfix.aiter.reader import Refusal, Table, TableFile, index, load, merge
 from rocmfix.aiter.schema import FAMILIES, FMOE, Family
 from rocmfix.aiter.selection import Selection, named, select
-from rocmfix.aiter.trouble import gemm_trouble, refused, table_trouble
+from rocmfix.aiter.trouble import gemm_trouble, refused, replaced, table_trouble
 
 
 def examine(
@@ -44,8 +44,10 @@ def examine(
                 rows += checks.rows(frame, selection.family, gfx, kernels)
         findings += _row_findings(rows)
         _count(rows, counts)
-        if known is not None:
+        findings += _missing_files(selection)
+        if known is not None and selection.files:
             findings += _reader_findings(selection, known, gfx)
+            findings += replaced(tree, selection, known, gfx)
     return Report(
         generation=known.name if known else UNKNOWN,
         findings=tuple(sorted(set(findings), key=_order)),
@@ -88,6 +90,21 @@ def _unreadable(error: UnreadableError, selection: Selection) -> Finding:
         effect=f"{error.error}: {error}; no table of {selection.family.name} can be used, the first request fails",
         hint="mend the line",
     )
+
+
+def _missing_files(selection: Selection) -> Iterator[Finding]:
+    """What `get_config_file` does with a path that is not there: one of several is passed over, the only one fails."""
+    for path in selection.missing:
+        yield Finding(
+            kind=Kind.MISSING_FILE,
+            severity=Severity.SLOW if selection.files else SEVERITY[Kind.MISSING_FILE],
+            file=path,
+            line=None,
+            key="",
+            effect=f"{selection.family.variable} names it, and it is not in the image: "
+            + ("AITER passes over it" if selection.files else "the first request fails"),
+            hint=f"put it there, or unset {selection.family.variable}",
+        )
 
 
 def _row_findings(rows: Sequence[Row]) -> Iterator[Finding]:

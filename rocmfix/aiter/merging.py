@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rocmfix.aiter import frame as csv
 from rocmfix.aiter.frame import Origin, Record as Line, UnreadableError
-from rocmfix.aiter.generation import Generation
+from rocmfix.aiter.generation import Act, Generation
 from rocmfix.aiter.reader import Refusal, TableFile, load
 from rocmfix.aiter.schema import CU_GFX, FMOE, Family
 from rocmfix.errors import TableError
@@ -56,9 +56,10 @@ def merge_tables(
     columns = _columns(row.cells for row in rows)
     if "gfx" not in columns and rules.key_gfx:
         columns = ("gfx", *columns)
+    rows, shadows = _unshadowed(rows, family, rules)
     kept, dropped = _decided(rows, family, rules)
     data = _written(columns, [_completed(row, columns) for row in kept])
-    merged = MergedTable(data, tuple(row.at for row in kept), dropped)
+    merged = MergedTable(data, tuple(row.at for row in kept), (*shadows, *dropped))
     _proved(merged, family, rules, gfx)
     return merged
 
@@ -110,6 +111,27 @@ def _gfx(row: _Row) -> str:
             hint="AITER would take the chip it runs on; write the gfx column",
         )
     return gfx
+
+
+def _unshadowed(
+    rows: Sequence[_Row], family: Family, rules: Generation
+) -> tuple[list[_Row], tuple[tuple[Origin, Origin], ...]]:
+    """Without the rows that would answer in a preferred row's stead: where act_type is ignored, the first counts."""
+    if rules.act is not Act.ANY or "act_type" not in family.key:
+        return list(rows), ()
+    act = [name for name in family.key if name != "gfx" or rules.key_gfx].index("act_type")
+    keys = [_key(row, family, rules) for row in rows]
+    blind = [(*key[:act], *key[act + 1 :]) for key in keys]
+    preferred = {short: (row, key) for row, key, short in zip(rows, keys, blind, strict=True) if row.rank}
+    kept: list[_Row] = []
+    gone: list[tuple[Origin, Origin]] = []
+    for row, key, short in zip(rows, keys, blind, strict=True):
+        winner = None if row.rank else preferred.get(short)
+        if winner and winner[1] != key:
+            gone.append((row.at, winner[0].at))
+        else:
+            kept.append(row)
+    return kept, tuple(gone)
 
 
 def _decided(

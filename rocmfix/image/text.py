@@ -25,7 +25,7 @@ def inspect_lines(report: ImageReport) -> Iterator[str]:
     for variable, value in report.env:
         yield f"env       {variable}={value}"
     for table in report.tables:
-        yield f"table     {table.path}  {table.rows} rows"
+        yield f"table     {table.path}  {table.rows} rows{f'  {table.variable}' if table.variable else ''}"
     yield from verdict_lines(report.report)
     if report.reading:
         reading = report.reading

@@ -233,7 +233,8 @@ def test_a_failed_build_leaves_no_image_and_shows_its_last_lines(client, base, e
     """The template is made to fail on purpose: its RUN exits 3."""
     from rocmfix.errors import EngineError
     from rocmfix.image import flavour as flavours
-    from rocmfix.image.build import Order, build
+    from rocmfix.image.build import build
+    from rocmfix.image.order import Order
     from rocmfix.image.progress import Progress
 
     (tmp_path / "overlay.Dockerfile.j2").write_text(
