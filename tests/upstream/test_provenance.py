@@ -77,7 +77,7 @@ def test_the_statement_is_about_the_image_and_names_all_it_was_made_of(golden):
     digests = [
         next(iter(each["digest"].values())) for each in read["predicate"]["buildDefinition"]["resolvedDependencies"]
     ]
-    assert digests == ["3" * 64, "c" * 40, "a" * 40, "6" * 64, "7" * 64, "b" * 64]
+    assert digests == ["3" * 64, "c" * 40, "a" * 40, "6" * 64, "7" * 64, "d" * 64]
 
 
 def test_dated_tags_append_and_never_reorder():
