@@ -56,8 +56,9 @@ class Row:
 
     @property
     def key(self) -> str:
-        """The key, short enough to read."""
-        return " ".join(f"{name}={self.cells[name]}" for name in self.family.key if name in self.cells)
+        """The key to read; with the chip that the row is for, also where it has no such cell."""
+        cells = {**self.cells, "gfx": self.gfx}
+        return " ".join(f"{name}={cells[name]}" for name in self.family.key if name in cells)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -284,15 +285,20 @@ def leftover_tag(row: Row) -> Iterator[Finding]:
 
 
 def copied_times(all_rows: Sequence[Row]) -> Iterator[Finding]:
-    """Neighbouring buckets of one shape with the same us to the last digit."""
+    """Neighbouring buckets of one shape with the same us to the last digit, whichever files they stand in."""
     shapes: dict[tuple[object, ...], list[Row]] = {}
     for row in all_rows:
         if "token" in row.cells and row.number("us"):
-            shape = tuple(row.cells.get(name) for name in row.family.key if name != "token")
-            shapes.setdefault((row.at.file, *shape), []).append(row)
+            shape = (row.gfx, *(row.cells.get(name) for name in row.family.key if name not in {"gfx", "token"}))
+            shapes.setdefault(shape, []).append(row)
     for found in shapes.values():
         found.sort(key=lambda row: row.number("token") or 0)
         for before, after in itertools.pairwise(found):
             if before.number("us") == after.number("us") and before.number("token") != after.number("token"):
-                effect = f"us {after.text('us')} is that of token {before.text('token')} (line {before.at.line})"
+                place = (
+                    f"{before.at.file}:{before.at.line}"
+                    if before.at.file != after.at.file
+                    else f"line {before.at.line}"
+                )
+                effect = f"us {after.text('us')} is that of token {before.text('token')} ({place})"
                 yield after.finding(Kind.COPIED_TIME, effect, "time this bucket by itself")
