@@ -14,7 +14,7 @@ from rocmfix.aiter.frame import Cell, Frame, Origin
 from rocmfix.aiter.kernels import Answer, Kernels, Knowledge
 from rocmfix.aiter.known_bad import KNOWN_BAD
 from rocmfix.aiter.reader import guess_gfx
-from rocmfix.aiter.schema import CHIPS, CU_GFX, FMOE, Family
+from rocmfix.aiter.schema import CHIPS, CU_GFX, FMOE, GEMMS, Family
 
 PEAK: Mapping[str, Mapping[str, float]] = {
     "gfx950": {"float4": 10066, "float8": 5033, "int8": 5033, "bfloat16": 2517, "float16": 2517},
@@ -80,12 +80,25 @@ class Row:
 
 Check = Callable[[Row], Iterator[Finding]]
 CHECKS: list[Check] = []
+MOE_CHECKS: list[Check] = []
+"""Of columns that only a fused-MoE row has: nine rows of ten are a GEMM's, and are not asked."""
 
 
 def check(function: Check) -> Check:
     """Register a row check."""
     CHECKS.append(function)
     return function
+
+
+def moe_check(function: Check) -> Check:
+    """Register a check of fused-MoE rows."""
+    MOE_CHECKS.append(function)
+    return function
+
+
+def checks_of(family: Family) -> tuple[Check, ...]:
+    """Those that a row of `family` is asked."""
+    return tuple(CHECKS) if family in GEMMS else (*CHECKS, *MOE_CHECKS)
 
 
 def rows(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterator[Row]:
@@ -115,7 +128,7 @@ def unknown_kernel(row: Row) -> Iterator[Finding]:
             )
 
 
-@check
+@moe_check
 def compiled_shape(row: Row) -> Iterator[Finding]:
     """An mxmoe row needs a sorting kernel compiled for its experts, hidden size and topk: aiter#5156."""
     if any(name.startswith("flydsl_mxmoe_") for name in row.names):
@@ -128,7 +141,7 @@ def compiled_shape(row: Row) -> Iterator[Finding]:
                 )
 
 
-@check
+@moe_check
 def known_bad(row: Row) -> Iterator[Finding]:
     """A kernel that gave wrong answers on a shape like this."""
     for bad in KNOWN_BAD:
@@ -137,7 +150,7 @@ def known_bad(row: Row) -> Iterator[Finding]:
             yield row.finding(Kind.KNOWN_BAD_KERNEL, bad.symptom, f"see {bad.thread}; {bad.instead}")
 
 
-@check
+@moe_check
 def tile_divides(row: Row) -> Iterator[Finding]:
     """The tile must divide what it tiles: stage 1 cuts inter_dim by N, stage 2 by K (`resolve_flydsl_*`)."""
     inter = row.number("inter_dim")
@@ -153,7 +166,7 @@ def tile_divides(row: Row) -> Iterator[Finding]:
                 yield row.finding(Kind.TILE_DOES_NOT_DIVIDE, effect, "name a tile of 128", severity)
 
 
-@check
+@moe_check
 def block_matches(row: Row) -> Iterator[Finding]:
     """block_m must be the tile of stage 1 and the sort block of stage 2: it sizes both (`get_2stage_cfgs`)."""
     block = row.number("block_m")
@@ -167,7 +180,7 @@ def block_matches(row: Row) -> Iterator[Finding]:
                 )
 
 
-@check
+@moe_check
 def flat_matches(row: Row) -> Iterator[Finding]:
     """A one-stage assembly row must say of the kernel's layout what the manifest says."""
     if row.number("run_1stage") and "flat" in row.cells:
@@ -267,7 +280,7 @@ def other_chip(row: Row) -> Iterator[Finding]:
         yield row.finding(Kind.OTHER_CHIP, f"{row.gfx} asks for the other float8: the row never matches", hint)
 
 
-@check
+@moe_check
 def shifted_values(row: Row) -> Iterator[Finding]:
     """A short row whose flags hold what belongs to the next column."""
     odd = [name for name in FLAGS if row.number(name) not in {None, 0.0, 1.0, 2.0}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rocmfix.aiter import checks, frame as csv
-from rocmfix.aiter.checks import Row
+from rocmfix.aiter.checks import Check, Row
 from rocmfix.aiter.findings import SEVERITY, Finding, Kind, Report, Severity
 from rocmfix.aiter.frame import Frame, Origin, UnreadableError
 from rocmfix.aiter.generation import UNKNOWN, Generation
@@ -42,7 +42,7 @@ def examine(
                 findings.append(_unreadable(frame, selection))
             else:
                 rows += checks.rows(frame, selection.family, gfx, kernels)
-        findings += _row_findings(rows)
+        findings += _row_findings(rows, checks.checks_of(selection.family))
         _count(rows, counts)
         findings += _missing_files(selection)
         if known is not None and selection.files:
@@ -107,9 +107,9 @@ def _missing_files(selection: Selection) -> Iterator[Finding]:
         )
 
 
-def _row_findings(rows: Sequence[Row]) -> Iterator[Finding]:
+def _row_findings(rows: Sequence[Row], asked: Sequence[Check]) -> Iterator[Finding]:
     for row in rows:
-        for check in checks.CHECKS:
+        for check in asked:
             yield from check(row)
     yield from checks.copied_times(rows)
 
