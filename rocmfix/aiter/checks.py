@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +13,7 @@ from rocmfix.aiter.frame import Cell, Frame, Origin
 from rocmfix.aiter.kernels import Answer, Kernels, Knowledge
 from rocmfix.aiter.known_bad import KNOWN_BAD
 from rocmfix.aiter.reader import guess_gfx
-from rocmfix.aiter.schema import CHIPS, CU_GFX, FMOE, GEMMS, Family
+from rocmfix.aiter.schema import CHIPS, CU_GFX, GEMMS, Family
 
 PEAK: Mapping[str, Mapping[str, float]] = {
     "gfx950": {"float4": 10066, "float8": 5033, "int8": 5033, "bfloat16": 2517, "float16": 2517},
@@ -26,8 +25,6 @@ TILE = re.compile(r"^flydsl_moe(?P<stage>[12])_a\w+?_t(?P<m>\d+)x(?P<n>\d+)x(?P<
 BLOCK = re.compile(r"^(?:flydsl_moe[12]_a\w+?_t(\d+)x|moe_ck2stages_gemm1_\d+x(\d+)x)")
 SORT_BLOCK = re.compile(r"_sbm(\d+)")
 FLAGS = ("run_1stage", "xbf16", "flat")
-ERROR_LIMIT: Mapping[bool, float] = {True: 0.1, False: 0.05}
-"""Of the fused-MoE tuner, and of the others (`errRatio` in `gemm_moe_tune.py` and `aiter/utility/base_tuner.py`)."""
 
 
 @dataclass(frozen=True)
@@ -191,25 +188,6 @@ def flat_matches(row: Row) -> Iterator[Finding]:
 
 
 @check
-def high_error(row: Row) -> Iterator[Finding]:
-    """Above the tuner's own limit; below it an error is what a quantised kernel has, and says nothing."""
-    limit = ERROR_LIMIT[row.family is FMOE]
-    for name in row.cells.keys() & {"err1", "err2", "errRatio", "err_ratio"}:
-        text = row.text(name)
-        percent = text.endswith("%")
-        try:
-            value = float(text.rstrip("%")) / (100 if percent else 1)
-        except ValueError:
-            continue
-        if limit < value <= 1 and (percent or name.startswith("err_") or name == "errRatio" or value < 1):
-            yield row.finding(
-                Kind.HIGH_ERROR,
-                f"{name} is {value:.1%}, the tuner's limit is {limit:.0%}",
-                "compare accuracy with AITER_BYPASS_TUNE_CONFIG=1",
-            )
-
-
-@check
 def never_timed(row: Row) -> Iterator[Finding]:
     """A time of zero is no time: rtp-llm#1345 was refused for such rows."""
     if "us" in row.cells and not (row.number("us") or 0) > 0:
@@ -295,23 +273,3 @@ def leftover_tag(row: Row) -> Iterator[Finding]:
     tag = row.text("_tag")
     if tag not in {"", "0", "0.0", "flydsl_fallback"}:
         yield row.finding(Kind.LEFTOVER_TAG, f"_tag is {tag}", "empty the cell")
-
-
-def copied_times(all_rows: Sequence[Row]) -> Iterator[Finding]:
-    """Neighbouring buckets of one shape with the same us to the last digit, whichever files they stand in."""
-    shapes: dict[tuple[object, ...], list[Row]] = {}
-    for row in all_rows:
-        if "token" in row.cells and row.number("us"):
-            shape = (row.gfx, *(row.cells.get(name) for name in row.family.key if name not in {"gfx", "token"}))
-            shapes.setdefault(shape, []).append(row)
-    for found in shapes.values():
-        found.sort(key=lambda row: row.number("token") or 0)
-        for before, after in itertools.pairwise(found):
-            if before.number("us") == after.number("us") and before.number("token") != after.number("token"):
-                place = (
-                    f"{before.at.file}:{before.at.line}"
-                    if before.at.file != after.at.file
-                    else f"line {before.at.line}"
-                )
-                effect = f"us {after.text('us')} is that of token {before.text('token')} ({place})"
-                yield after.finding(Kind.COPIED_TIME, effect, "time this bucket by itself")

@@ -11,6 +11,7 @@ from rocmfix.aiter.frame import Frame, Origin, UnreadableError
 from rocmfix.aiter.generation import UNKNOWN, Generation
 from rocmfix.aiter.kernels import Kernels, Knowledge
 from rocmfix.aiter.layout import CORE, AiterTree
+from rocmfix.aiter.neighbours import copied_times, high_errors
 from rocmfix.aiter.probing import probe
 from rocmfix.aiter.reader import Refusal, Table, TableFile, index, load, merge
 from rocmfix.aiter.schema import FAMILIES, FMOE, Family
@@ -111,7 +112,8 @@ def _row_findings(rows: Sequence[Row], asked: Sequence[Check]) -> Iterator[Findi
     for row in rows:
         for check in asked:
             yield from check(row)
-    yield from checks.copied_times(rows)
+    yield from high_errors(rows)
+    yield from copied_times(rows)
 
 
 def _count(rows: Sequence[Row], counts: dict[Knowledge, int]) -> None:

@@ -107,7 +107,7 @@ MEANING: dict[Kind, str] = {
     Kind.TILE_DOES_NOT_DIVIDE: "the tile does not divide the dimension it tiles",
     Kind.BLOCK_MISMATCH: "block_m, which sorts the tokens, is not the block the kernel takes",
     Kind.FLAT_MISMATCH: "flat is not what the assembly manifest says of the kernel (aiter#4628)",
-    Kind.HIGH_ERROR: "the error measured at tuning is above the tuner's own limit: it would refuse the row today",
+    Kind.HIGH_ERROR: "the error measured at tuning is above the tuner's own limit, and twice that of rows like it",
     Kind.TABLE_OFF: "a cell makes a whole key column text: every row of the merged table misses, silently",
     Kind.HOLE: "a shape lacks rows for some buckets: those token counts run the heuristic",
     Kind.REPLACED_TABLE: "a variable of the image replaces the shipped tables, and lookups they answer now miss",

@@ -130,6 +130,16 @@ def test_an_error_that_the_tuner_accepts_is_no_finding(cells):
     assert found(one(3, **cells)) == set()
 
 
+def test_an_error_that_every_such_row_has_is_no_finding_and_one_that_stands_out_is():
+    """Every row upstream ships for fp8 block-scale on 80 compute units is above the tuner's limit."""
+    usual = [{**r, "err2": "15.8%"} for r in GOOD]
+    assert found(table(usual)) == set()
+    assert found(table([*usual[:5], {**usual[5], "err2": "40%"}, *usual[6:]])) == {(Kind.HIGH_ERROR, "f0.csv", 7)}
+    other = [{**usual[5], "inter_dim": "1024", "q_dtype_a": "torch.bfloat16", "err2": "1%"}] * 40
+    kinds = {kind for kind, _, _ in found(table([*usual, *other]))}
+    assert Kind.HIGH_ERROR not in kinds, "rows of other data types are no measure"
+
+
 def test_a_time_copied_into_another_file_is_seen_and_its_place_named():
     """Baked into one table the two rows stand in one file: what is said of them may not depend on that."""
     copied = table([{**GOOD[2], "us": GOOD[1]["us"]}])
