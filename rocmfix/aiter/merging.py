@@ -53,9 +53,7 @@ def merge_tables(
     Raises TableError where neither decides, and where the result is not one this AITER reads.
     """
     rows = [row for file in files for row in _rows(file, 0)] + [row for file in preferred for row in _rows(file, 1)]
-    columns = _columns(row.cells for row in rows)
-    if "gfx" not in columns and rules.key_gfx:
-        columns = ("gfx", *columns)
+    columns = _columns((row.cells for row in rows), family, rules)
     rows, shadows = _unshadowed(rows, family, rules)
     kept, dropped = _decided(rows, family, rules)
     data = _written(columns, [_completed(row, columns) for row in kept])
@@ -84,10 +82,12 @@ def _row(header: Line, line: Line, path: str, rank: int) -> _Row | None:
     return _Row(cells, Origin(path, line.line), rank)
 
 
-def _columns(rows: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+def _columns(rows: Iterable[Mapping[str, str]], family: Family, rules: Generation) -> tuple[str, ...]:
+    """The key first, as AITER's own tables have it; then the others, in the order they first appear."""
     names = dict.fromkeys(name for row in rows for name in row)
     names.pop("_tag", None)
-    return tuple(names)
+    key = [name for name in family.key if name in names or (name == "gfx" and rules.key_gfx)]
+    return (*key, *(name for name in names if name not in key))
 
 
 def _key(row: _Row, family: Family, rules: Generation) -> tuple[str, ...]:

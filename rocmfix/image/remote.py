@@ -204,7 +204,7 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, above: Stack
         if target:
             found.files[path] = replace(target, path=path)
     elif member.isreg() or member.isdir():
-        wanted = _READER.is_wanted(path) and member.size <= _LARGEST
+        wanted = ("/.git/" in path or _READER.is_wanted(path)) and member.size <= _LARGEST
         stream = tar.extractfile(member) if member.isreg() and wanted else None
         found.files[path] = File(
             path, stream.read() if stream else b"", member.mode & 0o7777, member.uid, member.gid,
