@@ -126,6 +126,29 @@ def test_a_kernel_the_image_lacks_is_refused_because_aot_would_pass_over_it():
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        ("table-off", {"token": "one"}),
+        ("no-compiled-shape", {"expert": 33, "kernelName1": "flydsl_mxmoe_g1_a4w4_16x256x256_nt"}),
+        ("known-bad-kernel", {
+            "gfx": "gfx942", "cu_num": 304, "run_1stage": 1, "kernelName2": "",
+            "kernelName1": "_ZN5aiter_fmoe_bf16_a16_blockscaleFp8_g1u1_vs_silu_1tg_16x256E",
+        }),
+    ],
+)  # fmt: skip
+def test_a_row_that_stops_the_server_or_answers_garbage_is_refused(kind, cells):
+    with pytest.raises(TableError, match="cannot be baked") as caught:
+        bake_one(data=table([row(**cells)]))
+    assert kind in " ".join(caught.value.details)
+
+
+def test_of_two_wanted_rows_of_one_key_none_took_a_shipped_rows_place():
+    two = table([row(expert=33, us=5), row(expert=33, us=4)])
+    baked = bake_one(data=two)
+    assert (baked.replaced, lines_of(baked)["w.csv"]) == ((), [3])
+
+
 @pytest.mark.parametrize(("version", "gone"), [("v0.1.20", 1), ("v0.1.18", 0)])
 def test_where_act_type_is_ignored_a_wanted_row_is_not_left_behind_another_activations(version, gone):
     """The first row of a shape would answer, and that is the shipped one."""
