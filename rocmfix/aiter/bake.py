@@ -1,97 +1,122 @@
-"""What an image needs to carry tuned rows: one complete table, the variable that selects it, where rows are from."""
+"""What an image needs to carry tuned rows: one complete table a family, the variable that selects it, its sources."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 from rocmfix.aiter.doctor import examine
 from rocmfix.aiter.findings import Finding, Kind, Severity
-from rocmfix.aiter.launch import CUS
-from rocmfix.aiter.layout import AiterTree
+from rocmfix.aiter.frame import Origin
+from rocmfix.aiter.layout import BAKED, AiterTree
 from rocmfix.aiter.merging import MergedTable, merge_tables
+from rocmfix.aiter.origin import RowSource, joined, origin_of
 from rocmfix.aiter.probing import probe
 from rocmfix.aiter.reader import TableFile
-from rocmfix.aiter.schema import FMOE
-from rocmfix.aiter.selection import select
-from rocmfix.aiter.sources import TableSource
+from rocmfix.aiter.schema import FAMILIES, FMOE, Family, family_of
+from rocmfix.aiter.selection import family_by_content, select
+from rocmfix.aiter.sources import Wanted
 from rocmfix.errors import TableError
-from rocmfix.model import Record
-
-TABLE = f"/etc/rocmfix/aiter/{FMOE.name}.csv"
-COMPILED = f"/etc/rocmfix/aiter/{FMOE.name}.compiled.csv"
-"""Only the wanted rows: what is to be compiled ahead of time."""
-AOT = ("aiter.aot.flydsl.moe", "aiter.aot.flydsl.mxfp4_moe")
-"""Each compiles kernels the other passes over (`aiter/aot/flydsl`), so both are needed."""
-
-
-class RowSource(Record):
-    """Rows of the baked table that came from one place."""
-
-    file: str
-    lines: tuple[int, ...]
-    sha256: str
-    repo: str | None = None
-    commit: str | None = None
-    path: str | None = None
-
-
-class Baked(Record):
-    """What the manifest records about a baked table, and what the image needs besides its files."""
-
-    path: str
-    sha256: str
-    rows: int
-    env: Mapping[str, str]
-    """The variable that selects the table."""
-    sources: tuple[RowSource, ...]
-    aot: tuple[tuple[str, ...], ...]
-    """Commands that compile the FlyDSL kernels of the wanted rows ahead of time; the base image has the others."""
-    aot_env: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A table the user asked for, and the pinned source it came from, if any."""
+class Baked:
+    """The complete table of one family, with the wanted rows in it."""
 
-    file: TableFile
-    source: TableSource | None = None
+    family: Family
+    data: bytes = field(repr=False)
+    sources: tuple[RowSource, ...]
+    """Where every row is from, in order."""
+    asked: tuple[int, ...]
+    """Lines of the wanted rows."""
+    replaced: tuple[tuple[Origin, Origin], ...]
+    """Rows that gave way to wanted ones, each with the row that has its place."""
+
+    @property
+    def path(self) -> str:
+        """Where it lies in the image."""
+        return f"{BAKED}/{self.family.name}.csv"
+
+    @property
+    def rows(self) -> int:
+        """How many it has."""
+        return sum(each.count for each in self.sources)
 
 
-def bake(tree: AiterTree, wanted: Sequence[Wanted], gfx: str = "gfx950") -> tuple[Baked, Mapping[str, bytes]]:
-    """The complete fused-MoE table of `tree` with the wanted rows in it: the record, and files by image path.
+def bake(
+    tree: AiterTree,
+    wanted: Sequence[Wanted],
+    gfx: str = "gfx950",
+    earlier: Mapping[str, tuple[RowSource, ...]] | None = None,
+) -> tuple[Baked, ...]:
+    """For each family that `wanted` has rows of: all that `tree` reads for it, with those rows in their place.
 
     A variable replaces every shipped table (`get_config_file` in `aiter/jit/core.py`), so the shipped rows are in
-    it too. Raises TableError for a row whose kernel this AITER lacks: AOT would pass over it and exit 0.
+    it too. `earlier` says where the rows of tables are from that a build before this one baked. Raises TableError
+    for a row whose kernel this AITER lacks, and for a table that nothing reads.
     """
     rules = probe(tree)
     if rules is None or not rules.known:
-        raise TableError(f"{tree.source}: this AITER reads its tables in a way not seen before; nothing is baked")
-    chosen = [_kept(item) for item in wanted]
-    _refuse_bad_rows(tree, chosen, gfx)
-    shipped = next((s for s in select(tree, rules) if s.family is FMOE), None)
-    files = shipped.files if shipped else ()
-    merged = merge_tables(files, FMOE, rules, preferred=chosen, gfx=gfx)
-    compiled = _rows_from(merged, chosen)
-    baked = Baked(
-        path=TABLE,
-        sha256=hashlib.sha256(merged.data).hexdigest(),
-        rows=len(merged.origins),
-        env={FMOE.variable: TABLE},
-        sources=_sources(merged, [*files, *chosen], wanted),
-        aot=_aot(tree, compiled),
-        aot_env={"AITER_AOT_IMPORT": "1", "GPU_ARCHS": gfx, "CU_NUM": str(CUS[gfx])},
+        raise TableError(
+            f"{tree.source}: this AITER reads its tables in a way not seen before; nothing is baked",
+            hint="report the AITER commit, so that its reader can be added",
+        )
+    chosen: dict[Family, list[TableFile]] = {}
+    for item in wanted:
+        chosen.setdefault(_family(item.file), []).append(_kept(item))
+    _refuse_bad_rows(tree, [file for files in chosen.values() for file in files], gfx)
+    read = {selection.family: selection.files for selection in select(tree, rules)}
+    _refuse_unread(tree, chosen, read)
+    shipped = [Wanted(file) for family in chosen for file in read[family]]
+    place = partial(_source, {item.file.path: item for item in (*shipped, *wanted)}, earlier or {})
+    return tuple(
+        _baked(family, merge_tables(read[family], family, rules, preferred=files, gfx=gfx), files, place)
+        for family, files in chosen.items()
     )
-    return baked, {TABLE: merged.data, **({COMPILED: compiled} if baked.aot else {})}
 
 
-def _rows_from(merged: MergedTable, files: Sequence[TableFile]) -> bytes:
-    """The merged table's header and the rows that came from `files`."""
-    header, *lines = merged.data.splitlines()
-    names = {file.path for file in files}
-    rows = [line for line, origin in zip(lines, merged.origins, strict=True) if origin.file in names]
-    return b"\n".join([header, *rows]) + b"\n"
+def _baked(
+    family: Family, merged: MergedTable, chosen: Sequence[TableFile], place: Callable[[int, Origin], RowSource]
+) -> Baked:
+    own = {file.path for file in chosen}
+    return Baked(
+        family=family,
+        data=merged.data,
+        sources=joined(place(line, at) for line, at in enumerate(merged.origins, start=2)),
+        asked=tuple(line for line, at in enumerate(merged.origins, start=2) if at.file in own),
+        replaced=tuple((gone, by) for gone, by in merged.dropped if by.file in own and gone.file not in own),
+    )
+
+
+def _refuse_unread(
+    tree: AiterTree, chosen: Mapping[Family, Sequence[TableFile]], read: Mapping[Family, Sequence[TableFile]]
+) -> None:
+    for family, files in chosen.items():
+        if family not in read:
+            raise TableError(
+                f"{tree.source}: this AITER has no table of the family {family.name}",
+                details=(f"asked for by {', '.join(file.path for file in files)}",),
+                hint="leave it out, or take a base whose AITER reads it",
+            )
+
+
+def _family(file: TableFile) -> Family:
+    """The family of a wanted table. Raises TableError for one whose rows cannot be merged here."""
+    family = family_by_content(file)
+    if family is not FMOE and family_of(file.path.rpartition("/")[2]) is None:
+        raise TableError(
+            f"{file.path}: several families of tables have this header",
+            details=(", ".join(each.name for each in FAMILIES if each.key and each is not FMOE),),
+            hint="name the file as AITER does: with the family in it",
+        )
+    if not family.key:
+        raise TableError(
+            f"{file.path}: tables of the family {family.name} are not merged, so none is baked",
+            hint=f"set {family.variable} by hand",
+        )
+    return family
 
 
 def _kept(wanted: Wanted) -> TableFile:
@@ -101,14 +126,17 @@ def _kept(wanted: Wanted) -> TableFile:
         return wanted.file
     header, *lines = wanted.file.data.decode("utf-8-sig").splitlines()
     at = {name: header.split(",").index(name) for name in keep}
-    kept = [line if all(line.split(",")[at[n]] == v for n, v in keep.items()) else "" for line in lines if line]
+    kept = [line if line and all(line.split(",")[at[n]] == v for n, v in keep.items()) else "" for line in lines]
     return TableFile(wanted.file.path, ("\n".join([header, *kept]) + "\n").encode())
 
 
 def _refuse_bad_rows(tree: AiterTree, chosen: Sequence[TableFile], gfx: str) -> None:
-    """A baked row may not stop the server or be known to give wrong answers."""
-    report = examine(tree, chosen, gfx)
-    bad = [f for f in report.findings if f.severity is Severity.BOOT or f.kind is Kind.UNKNOWN_KERNEL or _is_wrong(f)]
+    """A baked row may not stop the server or be known to give wrong answers.
+
+    Ahead-of-time compilation passes over a name that does not exist, and exits 0: it would not notice.
+    """
+    report = examine(tree, chosen, gfx) if chosen else None
+    bad = [finding for finding in report.findings if _is_refused(finding)] if report else []
     if bad:
         raise TableError(
             f"{len(bad)} rows cannot be baked into {tree.source}",
@@ -117,35 +145,31 @@ def _refuse_bad_rows(tree: AiterTree, chosen: Sequence[TableFile], gfx: str) -> 
         )
 
 
-def _is_wrong(finding: Finding) -> bool:
-    return finding.kind in {Kind.KNOWN_BAD_KERNEL, Kind.TABLE_OFF}
+def _is_refused(finding: Finding) -> bool:
+    kinds = {Kind.UNKNOWN_KERNEL, Kind.KNOWN_BAD_KERNEL, Kind.TABLE_OFF}
+    return finding.severity is Severity.BOOT or finding.kind in kinds
 
 
-def _sources(merged: MergedTable, files: Sequence[TableFile], wanted: Sequence[Wanted]) -> tuple[RowSource, ...]:
-    pinned = {item.file.path: item.source for item in wanted}
-    original = {item.file.path: item.file for item in wanted}
-    result = []
-    for file in files:
-        lines = tuple(sorted(origin.line for origin in merged.origins if origin.file == file.path))
-        if not lines:
-            continue
-        source = pinned.get(file.path)
-        digest = hashlib.sha256(original.get(file.path, file).data).hexdigest()
-        result.append(
-            RowSource(
-                file=file.path,
-                lines=lines,
-                sha256=digest,
-                repo=source.repo if source else None,
-                commit=source.commit if source else None,
-                path=source.path if source else None,
-            )
-        )
-    return tuple(result)
+def _source(
+    files: Mapping[str, Wanted], earlier: Mapping[str, tuple[RowSource, ...]], line: int, at: Origin
+) -> RowSource:
+    """Where the row on `line` is from: through a table that was baked before, to what that was made of."""
+    before = origin_of(at.line, earlier.get(at.file, ()))
+    if before:
+        return before.model_copy(update={"first": line})
+    item = files[at.file]
+    return RowSource(
+        first=line,
+        count=1,
+        file=at.file,
+        line=at.line,
+        sha256=_sha256(item.file),
+        repo=item.source.repo if item.source else None,
+        commit=item.source.commit if item.source else None,
+        path=item.source.path if item.source else None,
+    )
 
 
-def _aot(tree: AiterTree, compiled: bytes) -> tuple[tuple[str, ...], ...]:
-    if b"flydsl_" not in compiled:
-        return ()
-    modules = [name for name in AOT if tree.read(f"{name.replace('.', '/')}.py") is not None]
-    return tuple(("python3", "-m", module, "--csv", COMPILED) for module in modules)
+@lru_cache(maxsize=256)
+def _sha256(file: TableFile) -> str:
+    return hashlib.sha256(file.data).hexdigest()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +13,7 @@ from rocmfix.aiter.frame import Cell, Frame, Origin
 from rocmfix.aiter.kernels import Answer, Kernels, Knowledge
 from rocmfix.aiter.known_bad import KNOWN_BAD
 from rocmfix.aiter.reader import guess_gfx
-from rocmfix.aiter.schema import CHIPS, CU_GFX, Family
+from rocmfix.aiter.schema import CHIPS, CU_GFX, GEMMS, Family
 
 PEAK: Mapping[str, Mapping[str, float]] = {
     "gfx950": {"float4": 10066, "float8": 5033, "int8": 5033, "bfloat16": 2517, "float16": 2517},
@@ -54,8 +53,9 @@ class Row:
 
     @property
     def key(self) -> str:
-        """The key, short enough to read."""
-        return " ".join(f"{name}={self.cells[name]}" for name in self.family.key if name in self.cells)
+        """The key to read; with the chip that the row is for, also where it has no such cell."""
+        cells = {**self.cells, "gfx": self.gfx}
+        return " ".join(f"{name}={cells[name]}" for name in self.family.key if name in cells)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -77,12 +77,25 @@ class Row:
 
 Check = Callable[[Row], Iterator[Finding]]
 CHECKS: list[Check] = []
+MOE_CHECKS: list[Check] = []
+"""Of columns that only a fused-MoE row has: nine rows of ten are a GEMM's, and are not asked."""
 
 
 def check(function: Check) -> Check:
     """Register a row check."""
     CHECKS.append(function)
     return function
+
+
+def moe_check(function: Check) -> Check:
+    """Register a check of fused-MoE rows."""
+    MOE_CHECKS.append(function)
+    return function
+
+
+def checks_of(family: Family) -> tuple[Check, ...]:
+    """Those that a row of `family` is asked."""
+    return tuple(CHECKS) if family in GEMMS else (*CHECKS, *MOE_CHECKS)
 
 
 def rows(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterator[Row]:
@@ -112,7 +125,7 @@ def unknown_kernel(row: Row) -> Iterator[Finding]:
             )
 
 
-@check
+@moe_check
 def compiled_shape(row: Row) -> Iterator[Finding]:
     """An mxmoe row needs a sorting kernel compiled for its experts, hidden size and topk: aiter#5156."""
     if any(name.startswith("flydsl_mxmoe_") for name in row.names):
@@ -125,7 +138,7 @@ def compiled_shape(row: Row) -> Iterator[Finding]:
                 )
 
 
-@check
+@moe_check
 def known_bad(row: Row) -> Iterator[Finding]:
     """A kernel that gave wrong answers on a shape like this."""
     for bad in KNOWN_BAD:
@@ -134,7 +147,7 @@ def known_bad(row: Row) -> Iterator[Finding]:
             yield row.finding(Kind.KNOWN_BAD_KERNEL, bad.symptom, f"see {bad.thread}; {bad.instead}")
 
 
-@check
+@moe_check
 def tile_divides(row: Row) -> Iterator[Finding]:
     """The tile must divide what it tiles: stage 1 cuts inter_dim by N, stage 2 by K (`resolve_flydsl_*`)."""
     inter = row.number("inter_dim")
@@ -150,7 +163,7 @@ def tile_divides(row: Row) -> Iterator[Finding]:
                 yield row.finding(Kind.TILE_DOES_NOT_DIVIDE, effect, "name a tile of 128", severity)
 
 
-@check
+@moe_check
 def block_matches(row: Row) -> Iterator[Finding]:
     """block_m must be the tile of stage 1 and the sort block of stage 2: it sizes both (`get_2stage_cfgs`)."""
     block = row.number("block_m")
@@ -164,7 +177,7 @@ def block_matches(row: Row) -> Iterator[Finding]:
                 )
 
 
-@check
+@moe_check
 def flat_matches(row: Row) -> Iterator[Finding]:
     """A one-stage assembly row must say of the kernel's layout what the manifest says."""
     if row.number("run_1stage") and "flat" in row.cells:
@@ -172,22 +185,6 @@ def flat_matches(row: Row) -> Iterator[Finding]:
         if listed is not None and listed != int(row.number("flat") or 0):
             effect = f"flat is {row.text('flat') or 'missing'}, the manifest says {listed}"
             yield row.finding(Kind.FLAT_MISMATCH, effect, "set flat to the manifest's value")
-
-
-@check
-def high_error(row: Row) -> Iterator[Finding]:
-    """The tuner's own error above 5 %; its limit is 10 % for fmoe."""
-    for name in row.cells.keys() & {"err1", "err2", "errRatio", "err_ratio"}:
-        text = row.text(name)
-        percent = text.endswith("%")
-        try:
-            value = float(text.rstrip("%")) / (100 if percent else 1)
-        except ValueError:
-            continue
-        if 0.05 < value <= 1 and (percent or name.startswith("err_") or name == "errRatio" or value < 1):
-            yield row.finding(
-                Kind.HIGH_ERROR, f"{name} is {value:.1%}", "compare accuracy with AITER_BYPASS_TUNE_CONFIG=1"
-            )
 
 
 @check
@@ -261,7 +258,7 @@ def other_chip(row: Row) -> Iterator[Finding]:
         yield row.finding(Kind.OTHER_CHIP, f"{row.gfx} asks for the other float8: the row never matches", hint)
 
 
-@check
+@moe_check
 def shifted_values(row: Row) -> Iterator[Finding]:
     """A short row whose flags hold what belongs to the next column."""
     odd = [name for name in FLAGS if row.number(name) not in {None, 0.0, 1.0, 2.0}]
@@ -276,18 +273,3 @@ def leftover_tag(row: Row) -> Iterator[Finding]:
     tag = row.text("_tag")
     if tag not in {"", "0", "0.0", "flydsl_fallback"}:
         yield row.finding(Kind.LEFTOVER_TAG, f"_tag is {tag}", "empty the cell")
-
-
-def copied_times(all_rows: Sequence[Row]) -> Iterator[Finding]:
-    """Neighbouring buckets of one shape with the same us to the last digit."""
-    shapes: dict[tuple[object, ...], list[Row]] = {}
-    for row in all_rows:
-        if "token" in row.cells and row.number("us"):
-            shape = tuple(row.cells.get(name) for name in row.family.key if name != "token")
-            shapes.setdefault((row.at.file, *shape), []).append(row)
-    for found in shapes.values():
-        found.sort(key=lambda row: row.number("token") or 0)
-        for before, after in itertools.pairwise(found):
-            if before.number("us") == after.number("us") and before.number("token") != after.number("token"):
-                effect = f"us {after.text('us')} is that of token {before.text('token')} (line {before.at.line})"
-                yield after.finding(Kind.COPIED_TIME, effect, "time this bucket by itself")

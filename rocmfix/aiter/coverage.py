@@ -41,6 +41,11 @@ def table_of(tree: AiterTree, files: tuple[TableFile, ...] = (), gfx: str = "gfx
     selection = next((item for item in found if item.family is FMOE), None)
     if selection is None:
         raise TableError(f"{tree.source} has no fused-MoE table")
+    if not selection.files:
+        raise TableError(
+            f"{tree.source}: {FMOE.variable} names {', '.join(selection.missing)}, which is not there",
+            hint=f"AITER itself fails here; unset {FMOE.variable}, or put the table there",
+        )
     table = load(selection.files, selection.untuned, rules, gfx)
     if isinstance(table, Refusal):
         raise _refused(table, selection)

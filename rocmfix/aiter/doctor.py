@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rocmfix.aiter import checks, frame as csv
-from rocmfix.aiter.checks import Row
+from rocmfix.aiter.checks import Check, Row
 from rocmfix.aiter.findings import SEVERITY, Finding, Kind, Report, Severity
 from rocmfix.aiter.frame import Frame, Origin, UnreadableError
 from rocmfix.aiter.generation import UNKNOWN, Generation
 from rocmfix.aiter.kernels import Kernels, Knowledge
 from rocmfix.aiter.layout import CORE, AiterTree
+from rocmfix.aiter.neighbours import copied_times, high_errors
 from rocmfix.aiter.probing import probe
 from rocmfix.aiter.reader import Refusal, Table, TableFile, index, load, merge
 from rocmfix.aiter.schema import FAMILIES, FMOE, Family
 from rocmfix.aiter.selection import Selection, named, select
-from rocmfix.aiter.trouble import gemm_trouble, refused, table_trouble
+from rocmfix.aiter.trouble import gemm_trouble, refused, replaced, table_trouble
 
 
 def examine(
@@ -42,10 +43,12 @@ def examine(
                 findings.append(_unreadable(frame, selection))
             else:
                 rows += checks.rows(frame, selection.family, gfx, kernels)
-        findings += _row_findings(rows)
+        findings += _row_findings(rows, checks.checks_of(selection.family))
         _count(rows, counts)
-        if known is not None:
+        findings += _missing_files(selection)
+        if known is not None and selection.files:
             findings += _reader_findings(selection, known, gfx)
+            findings += replaced(tree, selection, known, gfx)
     return Report(
         generation=known.name if known else UNKNOWN,
         findings=tuple(sorted(set(findings), key=_order)),
@@ -90,11 +93,27 @@ def _unreadable(error: UnreadableError, selection: Selection) -> Finding:
     )
 
 
-def _row_findings(rows: Sequence[Row]) -> Iterator[Finding]:
+def _missing_files(selection: Selection) -> Iterator[Finding]:
+    """What `get_config_file` does with a path that is not there: one of several is passed over, the only one fails."""
+    for path in selection.missing:
+        yield Finding(
+            kind=Kind.MISSING_FILE,
+            severity=Severity.SLOW if selection.files else SEVERITY[Kind.MISSING_FILE],
+            file=path,
+            line=None,
+            key="",
+            effect=f"{selection.family.variable} names it, and it is not in the image: "
+            + ("AITER passes over it" if selection.files else "the first request fails"),
+            hint=f"put it there, or unset {selection.family.variable}",
+        )
+
+
+def _row_findings(rows: Sequence[Row], asked: Sequence[Check]) -> Iterator[Finding]:
     for row in rows:
-        for check in checks.CHECKS:
+        for check in asked:
             yield from check(row)
-    yield from checks.copied_times(rows)
+    yield from high_errors(rows)
+    yield from copied_times(rows)
 
 
 def _count(rows: Sequence[Row], counts: dict[Knowledge, int]) -> None:

@@ -24,6 +24,7 @@ class Kind(str, Enum):
     """Every kind of finding; the value is its name in output and documents."""
 
     UNREADABLE = "unreadable"
+    MISSING_FILE = "missing-file"
     MISSING_COLUMN = "missing-column"
     COLUMN_MISMATCH = "column-mismatch"
     DUPLICATE_RAISES = "duplicate-raises"
@@ -37,6 +38,7 @@ class Kind(str, Enum):
     HIGH_ERROR = "high-error"
     TABLE_OFF = "table-off"
     HOLE = "hole"
+    REPLACED_TABLE = "replaced-table"
     ACT_SHADOWED = "act-shadowed"
     ORDER_DEPENDENT = "order-dependent"
     NEVER_TIMED = "never-timed"
@@ -57,6 +59,7 @@ class Kind(str, Enum):
 
 SEVERITY: dict[Kind, Severity] = {
     Kind.UNREADABLE: Severity.BOOT,
+    Kind.MISSING_FILE: Severity.BOOT,
     Kind.MISSING_COLUMN: Severity.BOOT,
     Kind.COLUMN_MISMATCH: Severity.BOOT,
     Kind.DUPLICATE_RAISES: Severity.BOOT,
@@ -70,6 +73,7 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.HIGH_ERROR: Severity.WRONG_OUTPUT,
     Kind.TABLE_OFF: Severity.SLOW,
     Kind.HOLE: Severity.SLOW,
+    Kind.REPLACED_TABLE: Severity.SLOW,
     Kind.ACT_SHADOWED: Severity.SLOW,
     Kind.ORDER_DEPENDENT: Severity.SLOW,
     Kind.NEVER_TIMED: Severity.SLOW,
@@ -92,6 +96,7 @@ kernel stops the server."""
 
 MEANING: dict[Kind, str] = {
     Kind.UNREADABLE: "pandas cannot read the file: the first request of its kind fails",
+    Kind.MISSING_FILE: "a variable of the image names a table that is not in it",
     Kind.MISSING_COLUMN: "a column the reader needs is not there: the first request fails",
     Kind.COLUMN_MISMATCH: "files that are merged have different columns: this AITER refuses them",
     Kind.DUPLICATE_RAISES: "two rows of one key: AITER raises, and from v0.1.12 rewrites the files first (#2503)",
@@ -102,9 +107,10 @@ MEANING: dict[Kind, str] = {
     Kind.TILE_DOES_NOT_DIVIDE: "the tile does not divide the dimension it tiles",
     Kind.BLOCK_MISMATCH: "block_m, which sorts the tokens, is not the block the kernel takes",
     Kind.FLAT_MISMATCH: "flat is not what the assembly manifest says of the kernel (aiter#4628)",
-    Kind.HIGH_ERROR: "the tuner itself measured an error above 5 %",
+    Kind.HIGH_ERROR: "the error measured at tuning is above the tuner's own limit, and twice that of rows like it",
     Kind.TABLE_OFF: "a cell makes a whole key column text: every row of the merged table misses, silently",
     Kind.HOLE: "a shape lacks rows for some buckets: those token counts run the heuristic",
+    Kind.REPLACED_TABLE: "a variable of the image replaces the shipped tables, and lookups they answer now miss",
     Kind.ACT_SHADOWED: "act_type is ignored and a row for another activation comes first (aiter#4394)",
     Kind.ORDER_DEPENDENT: "which of two rows counts depends on the order of files in a directory",
     Kind.NEVER_TIMED: "us is 0 or missing: the row was not measured, and wins every lowest-us merge",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 Cell = str | int | float | bool | None
@@ -113,6 +114,7 @@ class Record(NamedTuple):
     fields: list[str]
 
 
+@lru_cache(maxsize=256)  # an examination asks a file for its rows, for its columns and for the merged table
 def read(data: bytes, file: str) -> Frame:
     """Read `data` as pandas would; raises UnreadableError where pandas would raise."""
     try:

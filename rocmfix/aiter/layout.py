@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,14 +15,37 @@ CHIP_INFO = "aiter/jit/utils/chip_info.py"
 CONFIGS = "aiter/configs"
 MODEL_CONFIGS = f"{CONFIGS}/model_configs"
 META = ("csrc", "hsa")
+FOLDERS = (CONFIGS, "aiter/ops/flydsl", "aiter/aot/flydsl", *META)
+FILES = (CORE, FUSED_MOE)
+"""With FOLDERS what is read of an AITER in an image. Not all of `aiter/`: its libraries are gigabytes."""
+BAKED = "/etc/rocmfix/aiter"
+"""Where tables are baked: outside AITER's own folders, where a file would be merged in directory order."""
+VARIABLES = "AITER_CONFIG_"
+"""How the variables begin that name tables."""
+
+
+def is_told(path: str) -> bool:
+    """Whether a file of FOLDERS says anything about tables or kernels."""
+    return path.endswith((".py", ".csv"))
+
+
+def named_tables(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The tables that an environment selects, by absolute path."""
+    values = (value for name, value in sorted(env.items()) if name.startswith(VARIABLES))
+    return tuple(path for value in values for path in value.split(":") if path.startswith("/"))
 
 
 @dataclass(frozen=True)
 class AiterTree:
-    """An AITER tree read by the paths of AITER's repository; `root` is where it starts in `tree`."""
+    """An AITER tree read by the paths of AITER's repository; `root` is where it starts in `tree`.
+
+    A path that begins with `/` is one of the image that the tree lies in.
+    """
 
     tree: Tree
     root: str = field(default="")
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The environment it is run in, where that is known (an image's): its variables may name other tables."""
 
     def __post_init__(self) -> None:
         if self.read(CORE) is None:
@@ -63,5 +87,7 @@ class AiterTree:
         return tuple(path[cut:] for path in self.tree.paths(stored) if path.endswith(suffix))
 
     def _stored(self, path: str) -> str:
+        if path.startswith("/"):
+            return path
         prefix = self.meta if path.split("/", 1)[0] in META else ""
         return f"{self.root}{prefix}{path}"

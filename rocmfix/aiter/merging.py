@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rocmfix.aiter import frame as csv
 from rocmfix.aiter.frame import Origin, Record as Line, UnreadableError
-from rocmfix.aiter.generation import Generation
+from rocmfix.aiter.generation import Act, Generation
 from rocmfix.aiter.reader import Refusal, TableFile, load
 from rocmfix.aiter.schema import CU_GFX, FMOE, Family
 from rocmfix.errors import TableError
@@ -53,12 +53,11 @@ def merge_tables(
     Raises TableError where neither decides, and where the result is not one this AITER reads.
     """
     rows = [row for file in files for row in _rows(file, 0)] + [row for file in preferred for row in _rows(file, 1)]
-    columns = _columns(row.cells for row in rows)
-    if "gfx" not in columns and rules.key_gfx:
-        columns = ("gfx", *columns)
+    columns = _columns((row.cells for row in rows), family, rules)
+    rows, shadows = _unshadowed(rows, family, rules)
     kept, dropped = _decided(rows, family, rules)
     data = _written(columns, [_completed(row, columns) for row in kept])
-    merged = MergedTable(data, tuple(row.at for row in kept), dropped)
+    merged = MergedTable(data, tuple(row.at for row in kept), (*shadows, *dropped))
     _proved(merged, family, rules, gfx)
     return merged
 
@@ -83,10 +82,12 @@ def _row(header: Line, line: Line, path: str, rank: int) -> _Row | None:
     return _Row(cells, Origin(path, line.line), rank)
 
 
-def _columns(rows: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+def _columns(rows: Iterable[Mapping[str, str]], family: Family, rules: Generation) -> tuple[str, ...]:
+    """The key first, as AITER's own tables have it; then the others, in the order they first appear."""
     names = dict.fromkeys(name for row in rows for name in row)
     names.pop("_tag", None)
-    return tuple(names)
+    key = [name for name in family.key if name in names or (name == "gfx" and rules.key_gfx)]
+    return (*key, *(name for name in names if name not in key))
 
 
 def _key(row: _Row, family: Family, rules: Generation) -> tuple[str, ...]:
@@ -110,6 +111,27 @@ def _gfx(row: _Row) -> str:
             hint="AITER would take the chip it runs on; write the gfx column",
         )
     return gfx
+
+
+def _unshadowed(
+    rows: Sequence[_Row], family: Family, rules: Generation
+) -> tuple[list[_Row], tuple[tuple[Origin, Origin], ...]]:
+    """Without the rows that would answer in a preferred row's stead: where act_type is ignored, the first counts."""
+    if rules.act is not Act.ANY or "act_type" not in family.key:
+        return list(rows), ()
+    act = [name for name in family.key if name != "gfx" or rules.key_gfx].index("act_type")
+    keys = [_key(row, family, rules) for row in rows]
+    blind = [(*key[:act], *key[act + 1 :]) for key in keys]
+    preferred = {short: (row, key) for row, key, short in zip(rows, keys, blind, strict=True) if row.rank}
+    kept: list[_Row] = []
+    gone: list[tuple[Origin, Origin]] = []
+    for row, key, short in zip(rows, keys, blind, strict=True):
+        winner = None if row.rank else preferred.get(short)
+        if winner and winner[1] != key:
+            gone.append((row.at, winner[0].at))
+        else:
+            kept.append(row)
+    return kept, tuple(gone)
 
 
 def _decided(

@@ -20,21 +20,38 @@ class Selection:
     untuned: TableFile | None
     """The file whose columns are the deduplication key."""
     named: bool = False
-    """The user named these files, as a variable would; they replace the shipped ones."""
+    """The user or a variable named these files; they replace the shipped ones."""
+    missing: tuple[str, ...] = ()
+    """What the variable names and is not there."""
 
 
 def select(tree: AiterTree, rules: Generation | None) -> tuple[Selection, ...]:
-    """What every family of this AITER reads when no variable is set.
+    """What every family of this AITER reads: what the tree's environment names, else what it ships.
 
     AITER takes model files in directory order, which no one can know; here they are sorted.
     """
     core = tree.text(CORE) or ""
-    families = [family for family in FAMILIES if family.variable in core]
-    found = [Selection(family, _shipped(tree, family, rules), _untuned(tree, family)) for family in families]
-    return tuple(selection for selection in found if selection.files)
+    found = [_selected(tree, family, rules) for family in FAMILIES if family.variable in core]
+    return tuple(selection for selection in found if selection.files or selection.missing)
 
 
-def _shipped(tree: AiterTree, family: Family, rules: Generation | None) -> tuple[TableFile, ...]:
+def _selected(tree: AiterTree, family: Family, rules: Generation | None) -> Selection:
+    """A variable that is set replaces all that is shipped; of several paths those not there are left out."""
+    paths = [path for path in tree.env.get(family.variable, "").split(":") if path]
+    if not paths:
+        return Selection(family, shipped(tree, family, rules), _untuned(tree, family))
+    files = {path: _file(tree, path) for path in paths}
+    return Selection(
+        family,
+        tuple(file for file in files.values() if file),
+        _untuned(tree, family),
+        named=True,
+        missing=tuple(path for path, file in files.items() if file is None),
+    )
+
+
+def shipped(tree: AiterTree, family: Family, rules: Generation | None) -> tuple[TableFile, ...]:
+    """What is read of a family when no variable is set: the default file, then the model files."""
     base = f"{CONFIGS}/{family.name}.csv"
     paths = [base, *(path for path in tree.paths(MODEL_CONFIGS) if _belongs(path, family, rules))]
     return tuple(file for path in paths if (file := _file(tree, path)) is not None)

@@ -1,18 +1,20 @@
-"""Where a table comes from: pinned entries of `index.toml`, each a repository, commit, path and digest."""
+"""Where a table comes from: a file, or a pinned entry of `index.toml`: a repository, commit, path and digest."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import StringConstraints, ValidationError
 
 from rocmfix.aiter.reader import TableFile
-from rocmfix.errors import CatalogError, TableError
+from rocmfix.errors import CatalogError, SourceError, TableError
 from rocmfix.model import Record
+from rocmfix.shipped import shipped
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -65,6 +67,63 @@ class Index(Record):
         raise TableError(f"no table is called {name}", hint=f"there are {known}; or give a .csv file")
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A table the user asked for, and the pinned source it came from, if any."""
+
+    file: TableFile
+    source: TableSource | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A table asked for. Its digest is known before it is fetched, and so what will be built from it."""
+
+    name: str
+    """As typed."""
+    origin: TableSource | TableFile
+
+    @property
+    def sha256(self) -> str:
+        """Of the whole file."""
+        origin = self.origin
+        return origin.sha256 if isinstance(origin, TableSource) else hashlib.sha256(origin.data).hexdigest()
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """The cells a row must have to be taken; none: all rows are."""
+        return self.origin.keep if isinstance(self.origin, TableSource) else ()
+
+
+def ask(names: Iterable[str], index: Path | None = None) -> tuple[Asked, ...]:
+    """The tables of these names: a path when it ends in `.csv`, else an entry of the index (the shipped one).
+
+    Raises TableError for a name that is neither.
+    """
+    return tuple(_asked(name, index) for name in dict.fromkeys(names))
+
+
+def _asked(name: str, index: Path | None) -> Asked:
+    if not name.endswith(".csv"):
+        return Asked(name, read_index(index or shipped("dockerfiles") / "aiter/index.toml").find(name))
+    try:
+        return Asked(name, TableFile(name, Path(name).read_bytes()))
+    except OSError as error:
+        raise TableError(
+            f"the table {name} cannot be read: {error.strerror or error}",
+            hint="--table takes a .csv file, or a name of dockerfiles/aiter/index.toml",
+        ) from None
+
+
+def obtain(asked: Iterable[Asked], cache: Path, get: Callable[[str], bytes]) -> tuple[Wanted, ...]:
+    """The files of these tables; pinned ones from the cache, or by `get`."""
+    return tuple(_obtained(each.origin, cache, get) for each in asked)
+
+
+def _obtained(origin: TableSource | TableFile, cache: Path, get: Callable[[str], bytes]) -> Wanted:
+    return Wanted(origin) if isinstance(origin, TableFile) else Wanted(fetched(origin, cache, get), origin)
+
+
 def read_index(path: Path) -> Index:
     """The index at `path`. Raises CatalogError for anything that is not as it must be."""
     try:
@@ -83,7 +142,7 @@ def fetched(source: TableSource, cache: Path, get: Callable[[str], bytes]) -> Ta
     from rocmfix.system import files
 
     kept = cache / "tables" / f"{source.sha256}.csv"
-    data = kept.read_bytes() if files.is_regular(kept) else get(source.url)
+    data = kept.read_bytes() if files.is_regular(kept) else _got(source, kept, get)
     digest = hashlib.sha256(data).hexdigest()
     if digest != source.sha256:
         raise TableError(
@@ -94,3 +153,14 @@ def fetched(source: TableSource, cache: Path, get: Callable[[str], bytes]) -> Ta
     if not kept.exists():
         files.write_atomic(kept, data)
     return TableFile(source.shown, data)
+
+
+def _got(source: TableSource, kept: Path, get: Callable[[str], bytes]) -> bytes:
+    try:
+        return get(source.url)
+    except SourceError as error:
+        raise TableError(
+            f"the table {source.name} is not here, and cannot be fetched",
+            details=(error.message, f"its SHA-256 is {source.sha256}"),
+            hint=f"fetch it once with a network, or put the file at {kept}",
+        ) from None

@@ -9,8 +9,10 @@ from rocmfix.aiter import frame as csv
 from rocmfix.aiter.findings import SEVERITY, Finding, Kind
 from rocmfix.aiter.frame import Cell, Column, Frame, Kind as CellKind, Origin
 from rocmfix.aiter.generation import Act, Duplicates, Generation, Tags
-from rocmfix.aiter.reader import Loss, Refusal, Table, key_columns, merge
-from rocmfix.aiter.selection import Selection
+from rocmfix.aiter.layout import AiterTree
+from rocmfix.aiter.reader import Loss, Refusal, Table, key_columns, load, merge
+from rocmfix.aiter.schema import FMOE
+from rocmfix.aiter.selection import Selection, shipped
 
 NUMBERS = ("cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "use_g1u1", "doweight_stage1")
 TEXTS: Mapping[str, re.Pattern[str]] = {
@@ -203,6 +205,21 @@ def _holes(table: Table) -> Iterator[Finding]:
             place = Origin(places[shape].file, 0)
             effect = f"no row for token {', '.join(map(str, missing))}: those counts run the heuristic"
             yield finding(Kind.HOLE, place, key_text(names, shape), effect, "tune them: rocmfix aiter tune")
+
+
+def replaced(tree: AiterTree, selection: Selection, rules: Generation, gfx: str) -> Iterator[Finding]:
+    """A variable replaces every shipped table (aiter#1327): what those answer and the named ones do not."""
+    if selection.family is not FMOE or not tree.env.get(FMOE.variable):
+        return
+    instead = load(selection.files, selection.untuned, rules, gfx)
+    before = load(shipped(tree, FMOE, rules), selection.untuned, rules, gfx)
+    if isinstance(instead, Refusal) or isinstance(before, Refusal):
+        return
+    lost = sum(instead.find(key) is None for key in before.exact)
+    if lost:
+        effect = f"{FMOE.variable} replaces the shipped tables: {lost} of {len(before.exact)} lookups miss now"
+        hint = "rocmfix aiter merge, or rocmfix build --table: both keep the shipped rows"
+        yield finding(Kind.REPLACED_TABLE, Origin(selection.files[0].path, 0), "", effect, hint)
 
 
 def gemm_trouble(selection: Selection, rules: Generation, gfx: str) -> Iterator[Finding]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,8 +16,18 @@ if TYPE_CHECKING:
     from rocmfix.image.progress import Progress
     from rocmfix.system.reference import Reference
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 BASE_HELP = "Build on this image instead of the flavour's own; it is pulled when the engine lacks it."
 FLAVOUR_HELP = "Which image: a file of dockerfiles/flavours, such as mi35x-rocm720."
+
+
+TABLE_HELP = "Bake this AITER table: a name of dockerfiles/aiter/index.toml, or a .csv file. Repeatable."
+
+
+def table_option(function: F) -> F:
+    """`--table`: tables to bake beside those of the flavour."""
+    return click.option("--table", "tables", multiple=True, metavar="NAME|CSV", help=TABLE_HELP)(function)
 
 
 @contextmanager

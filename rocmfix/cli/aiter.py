@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TREE_HELP = "An AITER tree: a checkout, an unpacked wheel, a .whl file, git:REF, git:URL@REF, or a release."
+TREE_HELP = "An AITER tree: a checkout, an unpacked wheel, a .whl file, git:REF, git:URL@REF, a release, or an image."
 CSV = click.Path(path_type=Path, exists=True, dir_okay=False)
 QUANT = click.Choice(["mxfp4", "fp8", "fp8-token", "bf16"])
 LARGEST_LOG = 256 << 20
@@ -27,7 +27,8 @@ LARGEST_LOG = 256 << 20
 def command() -> None:
     """Tuned tables of AITER: find what is wrong, see what a launch hits, merge, explain, tune.
 
-    TREE is an AITER checkout, an unpacked wheel, a .whl file, git:REF of ROCm/aiter, git:URL@REF or a release.
+    TREE is an AITER checkout, an unpacked wheel, a .whl file, git:REF of ROCm/aiter, git:URL@REF, a release, or
+    an image (in the engine or its registry; nothing is pulled), whose ENV says which tables it reads.
     """
 
 
@@ -44,11 +45,20 @@ def in_option(function: F) -> F:
 
 
 def opened(spec: str) -> AiterTree:
-    """The AITER tree that a user names."""
+    """The AITER tree that a user names; of an image with the ENV by which it chooses its tables."""
     from rocmfix.aiter.layout import AiterTree
     from rocmfix.source import open_tree
 
+    if spec.startswith("image:") or _reads_like_an_image(spec):
+        from rocmfix.image.source import open_aiter
+
+        return open_aiter(spec.removeprefix("image:"))
     return AiterTree(open_tree(spec, project="aiter"))
+
+
+def _reads_like_an_image(spec: str) -> bool:
+    """`name:tag` or `name@digest`, and nothing of that name lies here."""
+    return not spec.startswith("git:") and (":" in spec or "@" in spec) and not Path(spec).exists()
 
 
 def table_file(path: Path) -> TableFile:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rocmfix.cli._image import BASE_HELP, FLAVOUR_HELP, image_reference, progress, variables
+from rocmfix.cli._image import BASE_HELP, FLAVOUR_HELP, image_reference, progress, table_option, variables
 from rocmfix.cli._options import (
     catalogue,
     dry_run_option,
@@ -24,8 +24,9 @@ from rocmfix.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from rocmfix.image.build import Built, Draft, Order
+    from rocmfix.image.build import Built, Draft
     from rocmfix.image.lock import Lock
+    from rocmfix.image.order import Order
     from rocmfix.image.progress import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +43,8 @@ class Choice:
     lock: Path | None
     tags: tuple[str, ...]
     env: tuple[str, ...]
+    tables: tuple[str, ...]
+    aot: bool
     context: Path | None
     overlay: Path | None
     args: tuple[str, ...]
@@ -70,6 +73,10 @@ def _folder_option(name: str, text: str) -> Callable[[F], F]:
 @click.option("--lock", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Build what this lock pins.")
 @click.option("-t", "--tag", "tags", multiple=True, metavar="NAME", help="Name the image. Repeatable.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set in the image's ENV. Repeatable.")
+@table_option
+@click.option(
+    "--aot", is_flag=True, help="Compile the FlyDSL kernels of the tables' rows now; runs AITER in the image."
+)
 @_folder_option("--context", "Write the build context to this new folder and build nothing; needs no engine.")
 @_folder_option("--overlay", "Write the patched files and the flags that mount them; build nothing.")
 @click.option("--build-arg", "args", multiple=True, metavar="NAME=VALUE", help="For --from-source: one of its ARGs.")
@@ -99,25 +106,28 @@ def command(**options: Any) -> None:
 
 def _order(choice: Choice) -> Order:
     from rocmfix.image import flavour as flavours
-    from rocmfix.image.build import Order
     from rocmfix.image.dockerfile import template_digest
     from rocmfix.image.lock import refuse_drift
+    from rocmfix.image.order import order_for
 
     lock = _lock(choice)
     if lock is None and choice.flavour is None:
         raise click.UsageError(f"say which image: --flavour ({', '.join(flavours.names())}) or --lock FILE")
     catalog = catalogue(choice.patches)
-    order = Order(
-        flavour=lock.flavour if lock else flavours.load(choice.flavour or ""),
-        catalog=catalog,
+    order = order_for(
+        lock.flavour if lock else flavours.load(choice.flavour or ""),
+        catalog,
+        (table.name for table in lock.tables) if lock else choice.tables,
         base=lock.reference if lock else choice.base,
         wanted=wanted(catalog, choice.fixes, choice.sets, choice.gfx),
         env=variables(choice.env),
         tags=tuple(image_reference(tag) for tag in choice.tags),
         aiter=lock.aiter if lock else None,
+        compiles=choice.aot,
+        offline=choice.offline,
     )
     if lock:
-        refuse_drift(lock, catalog, order.tables, template_digest())
+        refuse_drift(lock, order, template_digest())
     return order
 
 
@@ -126,8 +136,8 @@ def _lock(choice: Choice) -> Lock | None:
 
     if choice.lock is None:
         return None
-    if choice.flavour or choice.base:
-        raise click.UsageError("--lock names flavour and base itself")
+    if choice.flavour or choice.base or choice.tables:
+        raise click.UsageError("--lock names flavour, base and tables itself")
     return parse_lock(choice.lock.read_bytes(), str(choice.lock))
 
 
@@ -142,9 +152,11 @@ def _draft(order: Order, reporting: Progress) -> Draft:
     """What would be built, from the engine where it has the base, else from the base's registry without a pull."""
     from rocmfix.image.base import peek_base
     from rocmfix.image.build import make_draft
+    from rocmfix.image.tables import fetched
 
-    record, start, seen = peek_base(order.flavour, order.base, reporting)
-    return make_draft(record, start, seen, order)
+    tables = fetched(order, reporting)
+    base = peek_base(order.flavour, order.base, reporting, kernels=bool(tables))
+    return make_draft(base, order, tables)
 
 
 def _from_source(choice: Choice, order: Order) -> Built:
@@ -187,6 +199,8 @@ def _show(draft: Draft, choice: Choice) -> None:
         print_lines(plan_lines(draft.plan))
         click.echo(draft.context.dockerfile)
         print_lines(f"{record.kind:8}  {record.path}" for record in draft.context.manifest.files)
+        print_lines(f"{table.path}: {table.source}" for table in draft.context.manifest.tables)
+        print_lines(draft.notes)
 
 
 def _say(built: Built, *, as_json: bool) -> None:
@@ -198,7 +212,7 @@ def _say(built: Built, *, as_json: bool) -> None:
         return
     print_lines(plan_lines(built.plan))
     if built.image is None:
-        click.echo(f"{built.base} needs none of the fixes, and no table was asked for: nothing was built")
+        click.echo(f"{built.base} needs none of the fixes, and lacks no table that was asked for: nothing was built")
         return
     count = len(built.plan.apply)
     what = f"{count} fixes applied, {size(built.layer_bytes)} on top of" if built.is_new else "unchanged, on"

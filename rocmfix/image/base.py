@@ -77,16 +77,27 @@ def _refuse_too_large(engine: Engine, reference: Reference) -> None:
         )
 
 
-def peek_base(flavour: Flavour, given: str | None, progress: Progress) -> tuple[BaseImage, str, Seen]:
+@dataclass(frozen=True)
+class SeenBase:
+    """A base and what is in it."""
+
+    record: BaseImage
+    start: str
+    """What FROM names."""
+    seen: Seen
+
+
+def peek_base(flavour: Flavour, given: str | None, progress: Progress, *, kernels: bool = False) -> SeenBase:
     """A base for a draft: read in the engine where it is there, else in its registry. Nothing is pulled."""
     engine = engine_or_none()
     name = given or str(flavour.base.reference)
     if engine and engine.image(name):
         base = find_base(engine, flavour, given, progress)
         with progress.step(f"read {name}"):
-            return base.record, base.start, local.look(engine, base.image, base.record.name, thorough=False)
+            seen = local.look(engine, base.image, base.record.name, thorough=False, kernels=kernels)
+            return SeenBase(base.record, base.start, seen)
     reference = _parse(name)
     with progress.step(f"read {name} in its registry"):
-        seen = remote.look(reference, Registry(reference), progress)
+        seen = remote.look(reference, Registry(reference), progress, kernels=kernels)
     digest = seen.digest or ""
-    return BaseImage(name=str(reference), digest=digest), f"{reference.name}@{digest}", seen
+    return SeenBase(BaseImage(name=str(reference), digest=digest), f"{reference.name}@{digest}", seen)

@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rocmfix import __version__
-from rocmfix.catalog import Catalog
 from rocmfix.errors import CatalogError, EngineError, VerifyError
 from rocmfix.image import flavour as flavours
-from rocmfix.image.base import FoundBase, find_base
+from rocmfix.image.base import FoundBase, SeenBase, find_base
 from rocmfix.image.context import Context, Ground, Past, Recipe, Tables, past_of_source, prepare
-from rocmfix.image.dockerfile import template_digest
-from rocmfix.image.flavour import Variable
 from rocmfix.image.inspect import Seen
 from rocmfix.image.local import look
-from rocmfix.image.manifest import INPUTS_LABEL, MANIFEST_LABEL, VERSION_LABEL, BaseImage, ImageManifest
+from rocmfix.image.manifest import INPUTS_LABEL, MANIFEST_LABEL, PATH, VERSION_LABEL, BaseImage, ImageManifest, parse
+from rocmfix.image.order import Order, inputs_digest, wanted_by
 from rocmfix.image.progress import Progress
+from rocmfix.image.tables import fetched, lay_out
 from rocmfix.image.verify import Depth, verify
 from rocmfix.model import PatchPlan, Record
-from rocmfix.plan import Patched, Wanted, carry_out, make_plan, refuse_conflicts
+from rocmfix.plan import Patched, carry_out, make_plan, refuse_conflicts
 from rocmfix.system.docker import Engine, LocalImage
-from rocmfix.system.reference import Reference
 from rocmfix.verdict import judge_all
 
-
-@dataclass(frozen=True)
-class Order:
-    """What the user asked for."""
-
-    flavour: flavours.Flavour
-    catalog: Catalog
-    base: str | None = None
-    """Instead of the flavour's own."""
-    wanted: Wanted = field(default_factory=Wanted)
-    tables: Tables = field(default_factory=Tables)
-    env: tuple[Variable, ...] = ()
-    tags: tuple[Reference, ...] = ()
-    aiter: str | None = None
-    """The AITER commit that a lock expects in the base."""
-    templates: Path | None = None
+if TYPE_CHECKING:  # most builds bake no table
+    from rocmfix.aiter.sources import Wanted
 
 
 class Built(Record):
@@ -65,10 +48,12 @@ class Draft:
     patched: Patched
     seen: Seen
     context: Context
+    notes: tuple[str, ...] = ()
+    """What was done with the tables."""
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is needed, and no table was asked for."""
+        """Nothing is needed, and no table was asked for that the base lacks."""
         return not self.patched.changes and self.context.tables is None
 
 
@@ -78,10 +63,13 @@ def build(engine: Engine, order: Order, progress: Progress) -> Built:
     base = find_base(engine, order.flavour, order.base, progress)
     if done := _already_built(engine, base, order, progress):
         return done
+    tables = fetched(order, progress)
     with progress.step(f"read {base.record.name}"):
-        seen = look(engine, base.image, base.record.name, thorough=False)
+        seen = look(engine, base.image, base.record.name, thorough=False, kernels=bool(tables))
     with progress.step("judge and patch"):
-        draft = make_draft(base.record, base.start, seen, order)
+        draft = make_draft(SeenBase(base.record, base.start, seen), order, tables)
+    for note in draft.notes:
+        progress.note(note)
     if draft.is_empty and not order.env:
         return Built(image=None, is_new=False, tags=(), base=base.record.name, plan=draft.plan)
     return finish(engine, order, draft, progress)
@@ -96,68 +84,40 @@ def finish(engine: Engine, order: Order, draft: Draft, progress: Progress) -> Bu
     return _named(engine, image, order, draft)
 
 
-def make_draft(base: BaseImage, start: str, seen: Seen, order: Order, done: Patched | None = None) -> Draft:
-    """Judge the base's tree, carry the plan out in memory, and lay out the build context. Pure.
+def make_draft(base: SeenBase, order: Order, tables: Sequence[Wanted], done: Patched | None = None) -> Draft:
+    """Judge the base's tree, carry the plan out in memory, bake `tables`, and lay out the build context. Pure.
 
     `done` is what was already done to the source that the base was built from.
     """
+    seen = base.seen
     _refuse_other_aiter(order, seen)
     past = past_of_source(seen.tree, done) if done else _past(seen.manifest)
     report = judge_all(order.catalog, seen.tree, past.state.record())
     plan = make_plan(order.catalog, report, wanted_by(order))
     refuse_conflicts(order.catalog, plan, seen.tree)
     patched = carry_out(order.catalog, plan, seen.tree)
-    ground = Ground(base, start, seen, report, past)
-    context = prepare(_recipe(order, base, seen.id), ground, patched, order.templates)
-    return Draft(plan, patched, seen, context)
+    ground = Ground(base.record, base.start, seen, report, past)
+    baked = lay_out(order, tables, seen, past.tables) if tables else Tables()
+    context = prepare(_recipe(order, base.record, seen.id, baked), ground, patched, order.templates)
+    return Draft(plan, patched, seen, context, baked.notes)
 
 
-def inputs_digest(order: Order, base: BaseImage, image: str) -> str:
-    """One digest for all that decides the image. Every stage after it is a pure function of these."""
-    decided = {
-        "tool": __version__,
-        "template": template_digest(order.templates),
-        "base": image,
-        "name": base.name,
-        "flavour": order.flavour.model_dump(mode="json"),
-        "features": [feature.model_dump(mode="json") for _, feature in flavours.features(order.flavour)],
-        "catalog": [
-            (patches.name, fix.model_dump_json(), [patches.patch(variant).digest for variant in fix.variant])
-            for patches, fix in order.catalog.fixes()
-        ],
-        "wanted": [order.wanted.fixes, order.wanted.sets, order.wanted.gfx],
-        "tables": [
-            (t.path, hashlib.sha256(t.data).hexdigest(), t.rows, t.source) for t in order.tables.files
-        ],
-        "env": [(v.name, v.value) for v in (*order.tables.env, *order.env)],
-    }  # fmt: skip
-    text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _recipe(order: Order, base: BaseImage, image: str) -> Recipe:
+def _recipe(order: Order, base: BaseImage, image: str, tables: Tables) -> Recipe:
     return Recipe(
         flavour=order.flavour,
         features=flavours.features(order.flavour),
-        tables=order.tables,
+        tables=tables,
         env=order.env,
         tool=__version__,
         inputs=inputs_digest(order, base, image),
     )
 
 
-def wanted_by(order: Order) -> Wanted:
-    """The user's choice; where there is none, the flavour's."""
-    wanted = order.wanted
-    sets = wanted.sets or (() if wanted.fixes else order.flavour.sets)
-    return Wanted(wanted.fixes, sets, wanted.gfx or order.flavour.gpu.gfx)
-
-
 def _already_built(engine: Engine, base: FoundBase, order: Order, progress: Progress) -> Built | None:
     """The image that these very inputs gave before, if the engine still has it and it is as it was."""
-    recipe = _recipe(order, base.record, base.image.id)
-    held = (engine.image(name) for name in engine.images_with(INPUTS_LABEL, recipe.inputs))
-    image = next((image for image in held if image and _is_ours(image, base, recipe)), None)
+    inputs = inputs_digest(order, base.record, base.image.id)
+    held = (engine.image(name) for name in engine.images_with(INPUTS_LABEL, inputs))
+    image = next((image for image in held if image and _is_ours(engine, image, base)), None)
     if image is None:
         return None
     progress.note("nothing changed since this image was built")
@@ -173,18 +133,22 @@ def _already_built(engine: Engine, base: FoundBase, order: Order, progress: Prog
     )
 
 
-def _is_ours(image: LocalImage, base: FoundBase, recipe: Recipe) -> bool:
+def _is_ours(engine: Engine, image: LocalImage, base: FoundBase) -> bool:
     """Whether an image is what we built, not what somebody built on top of it: labels are inherited.
 
     What is on top adds a layer or changes the ENV; the bytes of a layer cannot change.
     """
-    ours = 2 if recipe.tables.files else 1
     below = base.image.layers
+    if image.layers[: len(below)] != below:
+        return False
+    with engine.container(image.id) as container:
+        file = container.read(PATH)
+    manifest = parse(file.data) if file else None
     env = dict(image.env)
     return (
-        image.layers[: len(below)] == below
-        and len(image.layers) == len(below) + ours
-        and all(env.get(variable.name) == variable.value for variable in recipe.variables)
+        manifest is not None
+        and len(image.layers) == len(below) + manifest.layers
+        and all(env.get(variable.name) == variable.value for variable in manifest.env)
     )
 
 
@@ -230,7 +194,9 @@ def _named(engine: Engine, image: str, order: Order, draft: Draft) -> Built:
 
 def _past(manifest: ImageManifest | None) -> Past:
     """What rocmfix did to this base before, if it is itself a rocmfix build."""
-    return Past(manifest.state, manifest.files) if manifest else Past()
+    if manifest is None:
+        return Past()
+    return Past(manifest.state, manifest.files, tables=manifest.tables, env=manifest.env)
 
 
 def _refuse_other_aiter(order: Order, seen: Seen) -> None:

@@ -39,12 +39,10 @@ _OVER_ALL = 1_577_836_800
 
 @dataclass(frozen=True)
 class BakedTable:
-    """One table to lay into the image: its path there, its bytes, and where its rows are from."""
+    """One table to lay into the image: its record and its bytes."""
 
-    path: str
+    record: TableRecord
     data: bytes = field(repr=False)
-    rows: int
-    source: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,10 @@ class Tables:
 
     files: tuple[BakedTable, ...] = ()
     env: tuple[Variable, ...] = ()
+    run: str = ""
+    """The command that compiles the kernels of their rows, if that was asked for."""
+    notes: tuple[str, ...] = ()
+    """What was done, a line each."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Past:
     """The files it put in place."""
     before: Mapping[str, bytes | None] = field(default_factory=dict)
     """What those files were at first, where that is known."""
+    tables: tuple[TableRecord, ...] = ()
+    env: tuple[Variable, ...] = ()
 
 
 def past_of_source(tree: ImageTree, done: Patched) -> Past:
@@ -140,7 +144,7 @@ class Context:
     @property
     def layers(self) -> int:
         """How many layers it adds."""
-        return 1 if self.tables is None else 2
+        return self.manifest.layers
 
 
 def prepare(recipe: Recipe, ground: Ground, patched: Patched, templates: Path | None = None) -> Context:
@@ -159,7 +163,14 @@ def prepare(recipe: Recipe, ground: Ground, patched: Patched, templates: Path | 
     )
     manifest = _manifest(recipe, ground, patched, records)
     page = Page(
-        ground.start, recipe.flavour, recipe.features, recipe.variables, labels(manifest), bool(tables), recipe.tool
+        base=ground.start,
+        flavour=recipe.flavour,
+        features=recipe.features,
+        env=recipe.variables,
+        labels=labels(manifest),
+        has_tables=bool(tables),
+        run=recipe.tables.run,
+        tool=recipe.tool,
     )
     entries = [*sources, *bytecode, *kernels, Entry(PATH, manifest.to_bytes(), mtime=newest)]
     folders = {path: _folder(file, newest) for path, file in tree.files.items() if file.is_directory}
@@ -206,10 +217,11 @@ def _emptied(file: File, mtime: int) -> Entry:
 
 
 def _table(table: BakedTable, tree: ImageTree, mtime: int) -> Entry:
-    before = tree.files.get(table.path)
+    path = table.record.path
+    before = tree.files.get(path)
     if before is None:
-        return Entry(table.path, table.data, mtime=mtime)
-    return Entry(table.path, table.data, before.mode, before.uid, before.gid, mtime)
+        return Entry(path, table.data, mtime=mtime)
+    return Entry(path, table.data, before.mode, before.uid, before.gid, mtime)
 
 
 def _folder(file: File, newest: int) -> Entry:
@@ -236,14 +248,24 @@ def _manifest(recipe: Recipe, ground: Ground, patched: Patched, records: tuple[F
             after=tree_hash(tree, patched.after),
         ),
         aiter=ground.seen.aiter,
+        layers=1 + bool(recipe.tables.files) + bool(recipe.tables.run),
         fixes=_fixes(ground.report, patched),
         state=ground.past.state.then(patched),
         files=tuple(files),
-        tables=tuple(
-            TableRecord(path=t.path, sha256=_sha256(t.data), rows=t.rows, source=t.source) for t in recipe.tables.files
-        ),
-        env=recipe.variables,
+        tables=_tables(recipe, ground.past),
+        env=_env(recipe, ground.past),
     )
+
+
+def _tables(recipe: Recipe, past: Past) -> tuple[TableRecord, ...]:
+    """Those of this build, and those of the base that it leaves as they are."""
+    chosen = {table.path: table for table in (*past.tables, *(baked.record for baked in recipe.tables.files))}
+    return tuple(chosen[path] for path in sorted(chosen))
+
+
+def _env(recipe: Recipe, past: Past) -> tuple[Variable, ...]:
+    chosen = {variable.name: variable for variable in (*past.env, *recipe.variables)}
+    return tuple(chosen[name] for name in sorted(chosen))
 
 
 def _fixes(report: TreeReport, patched: Patched) -> tuple[FixRecord, ...]:

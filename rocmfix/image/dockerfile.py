@@ -37,6 +37,8 @@ class Page:
     env: tuple[Variable, ...]
     labels: Mapping[str, str]
     has_tables: bool
+    run: str
+    """What compiles the kernels of the tables' rows; mostly empty."""
     tool: str
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from rocmfix.aiter.layout import CONFIGS, VARIABLES, named_tables
 from rocmfix.catalog import Catalog
 from rocmfix.image.manifest import LABEL, VERSION_LABEL, ImageManifest, labels
 from rocmfix.image.tree import ImageTree, tree_hash
@@ -24,6 +25,8 @@ class Table(Record):
     path: str
     rows: int
     sha256: str
+    variable: str | None = None
+    """What in the ENV names it: then the tables that AITER ships are not read."""
 
 
 class Disagreement(Record):
@@ -108,18 +111,28 @@ def xray(catalog: Catalog, seen: Seen) -> ImageReport:
         flavour=seen.manifest.flavour if seen.manifest else None,
         applied=seen.manifest.applied if seen.manifest else (),
         report=report,
-        tables=tuple(_tables(seen.tree)),
+        tables=tuple(_tables(seen)),
         env=tuple((name, value) for name, value in sorted(seen.env) if name.startswith(_ENV)),
         disagreements=tuple(d for ask in _QUESTIONS for d in ask(seen, report)),
         reading=seen.reading,
     )
 
 
-def _tables(tree: ImageTree) -> Iterator[Table]:
-    for path, file in sorted(tree.files.items()):
-        if path.endswith(".csv") and not file.is_directory and "untuned" not in PurePosixPath(path).name:
+def _tables(seen: Seen) -> Iterator[Table]:
+    """Those that AITER ships, and those that the ENV names."""
+    named = {
+        path: name
+        for name, value in sorted(seen.env)
+        if name.startswith(VARIABLES)
+        for path in value.split(":")
+    }  # fmt: skip
+    configs = f"{seen.tree.layout.aiter}/{CONFIGS}/"
+    for path, file in sorted(seen.tree.files.items()):
+        is_tuned = path.startswith(configs) and path.endswith(".csv") and "untuned" not in PurePosixPath(path).name
+        if (is_tuned or path in named) and not file.is_directory:
             rows = sum(1 for line in file.data.splitlines()[1:] if line.strip())
-            yield Table(path=path, rows=rows, sha256=hashlib.sha256(file.data).hexdigest())
+            digest = hashlib.sha256(file.data).hexdigest()
+            yield Table(path=path, rows=rows, sha256=digest, variable=named.get(path))
 
 
 Question = Callable[[Seen, TreeReport], Iterator[Disagreement]]
@@ -173,4 +186,10 @@ def _shadow(seen: Seen, _: TreeReport) -> Iterator[Disagreement]:
         )
 
 
-_QUESTIONS: tuple[Question, ...] = (_version_label, _tag, _manifest, _shadow)
+def _named_tables(seen: Seen, _: TreeReport) -> Iterator[Disagreement]:
+    for path in named_tables(dict(seen.env)):
+        if path not in seen.tree.files:
+            yield Disagreement(who="ENV", says=f"AITER reads {path}", holds="no such file")
+
+
+_QUESTIONS: tuple[Question, ...] = (_version_label, _tag, _manifest, _shadow, _named_tables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal
 
 from pydantic import ValidationError
@@ -10,10 +9,10 @@ from pydantic import ValidationError
 from rocmfix import __version__
 from rocmfix.catalog import Catalog
 from rocmfix.errors import CatalogError
-from rocmfix.image.context import Tables
 from rocmfix.image.dockerfile import template_digest
-from rocmfix.image.flavour import Env, Flavour, reasons
+from rocmfix.image.flavour import Flavour, reasons
 from rocmfix.image.manifest import BaseImage
+from rocmfix.image.order import Order
 from rocmfix.model import Record
 
 
@@ -26,9 +25,9 @@ class LockedPatch(Record):
 
 
 class LockedTable(Record):
-    """One table by sha256."""
+    """One table that was asked for, by sha256."""
 
-    path: str
+    name: str
     digest: str
 
 
@@ -43,7 +42,6 @@ class Lock(Record):
     aiter: str | None
     patches: tuple[LockedPatch, ...]
     tables: tuple[LockedTable, ...]
-    env: Env = ()
 
     @property
     def reference(self) -> str:
@@ -52,17 +50,16 @@ class Lock(Record):
         return self.base.digest if name.startswith("sha256:") else f"{name}@{self.base.digest}"
 
 
-def make_lock(flavour: Flavour, catalog: Catalog, base: BaseImage, aiter_commit: str | None, tables: Tables) -> Lock:
-    """The lock of these inputs."""
+def make_lock(order: Order, base: BaseImage, aiter_commit: str | None) -> Lock:
+    """The lock of an order on this base."""
     return Lock(
         tool=__version__,
         template=template_digest(),
-        flavour=flavour,
+        flavour=order.flavour,
         base=base,
         aiter=aiter_commit,
-        patches=_patches(catalog),
-        tables=_tables(tables),
-        env=tables.env,
+        patches=_patches(order.catalog),
+        tables=_tables(order),
     )
 
 
@@ -74,13 +71,15 @@ def parse_lock(data: bytes, name: str) -> Lock:
         raise CatalogError(f"{name} is no lock", details=reasons(error)[:5], hint="rocmfix lock writes one") from None
 
 
-def refuse_drift(lock: Lock, catalog: Catalog, tables: Tables, templates: str) -> None:
+def refuse_drift(lock: Lock, order: Order, templates: str) -> None:
     """Raise CatalogError naming whatever here is not as in the lock: the image would not be the same."""
     drift = [
         *(["the Dockerfile template differs"] if lock.template != templates else []),
         *([f"rocmfix is {__version__}, the lock was made by {lock.tool}"] if lock.tool != __version__ else []),
-        *_drift("patch", {p.variant: p.digest for p in lock.patches}, {p.variant: p.digest for p in _patches(catalog)}),
-        *_drift("table", {t.path: t.digest for t in lock.tables}, {t.path: t.digest for t in _tables(tables)}),
+        *_drift(
+            "patch", {p.variant: p.digest for p in lock.patches}, {p.variant: p.digest for p in _patches(order.catalog)}
+        ),
+        *_drift("table", {t.name: t.digest for t in lock.tables}, {t.name: t.digest for t in _tables(order)}),
     ]
     if drift:
         raise CatalogError(
@@ -106,5 +105,5 @@ def _patches(catalog: Catalog) -> tuple[LockedPatch, ...]:
     )
 
 
-def _tables(tables: Tables) -> tuple[LockedTable, ...]:
-    return tuple(LockedTable(path=t.path, digest=hashlib.sha256(t.data).hexdigest()) for t in tables.files)
+def _tables(order: Order) -> tuple[LockedTable, ...]:
+    return tuple(LockedTable(name=table.name, digest=table.sha256) for table in order.tables)

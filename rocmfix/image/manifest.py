@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from rocmfix.aiter.origin import RowSource
 from rocmfix.errors import VerifyError
 from rocmfix.image.flavour import Variable, reasons
 from rocmfix.model import How, Outcome, Record
@@ -61,12 +62,40 @@ class FileRecord(Record):
 
 
 class TableRecord(Record):
-    """One AITER table: how many rows, and where they are from."""
+    """One AITER table: its rows, each by digest, and where each is from."""
 
     path: str
     sha256: str
     rows: int
-    source: str
+    sources: tuple[RowSource, ...]
+    digests: str
+    """The first eight digits of the SHA-256 of each row, a space between them: they tell which row was changed."""
+
+    @property
+    def source(self) -> str:
+        """Where its rows are from, in short: files by the number of rows that each gave, most first."""
+        counts: dict[str, int] = {}
+        for each in self.sources:
+            counts[each.file] = counts.get(each.file, 0) + each.count
+        most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return ", ".join(f"{count} of {file}" for file, count in most)
+
+
+def table_record(path: str, data: bytes, sources: tuple[RowSource, ...]) -> TableRecord:
+    """The record of a table that begins with a header line."""
+    digests = row_digests(data)
+    return TableRecord(
+        path=path,
+        sha256=hashlib.sha256(data).hexdigest(),
+        rows=len(digests),
+        sources=sources,
+        digests=" ".join(digests),
+    )
+
+
+def row_digests(data: bytes) -> list[str]:
+    """What a record keeps of each row of a table."""
+    return [hashlib.sha256(line).hexdigest()[:8] for line in data.splitlines()[1:]]
 
 
 class ImageManifest(Record):
@@ -83,6 +112,8 @@ class ImageManifest(Record):
     content: Content
     aiter: str | None
     """AITER's commit, as its checkout in the base says."""
+    layers: int
+    """How many this build laid on its base: an image with more was made from this one by somebody else."""
     fixes: tuple[FixRecord, ...]
     state: State
     """What each applied patch did to each file, as git blob ids: what `check` on this image reads."""

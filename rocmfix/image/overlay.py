@@ -17,7 +17,7 @@ from rocmfix.image.manifest import PATH
 from rocmfix.system.files import Copied, new_folder, write_out
 
 _CONFIG_MAP_LIMIT = 1 << 20
-"""Bytes a ConfigMap may hold: https://kubernetes.io/docs/concepts/configuration/configmap/"""
+"""Bytes a ConfigMap may hold, as they are before base64: https://kubernetes.io/docs/concepts/configuration/configmap/"""
 
 
 def overlay_files(context: Context) -> Mapping[str, bytes]:
@@ -79,7 +79,7 @@ def kubernetes(context: Context, files: Mapping[str, bytes]) -> str:
 
 def _refuse_large(files: Mapping[str, bytes]) -> None:
     for path, data in files.items():
-        if len(data) > _CONFIG_MAP_LIMIT * 3 // 4:
+        if len(data) > _CONFIG_MAP_LIMIT:
             raise ApplyError(
                 f"{PurePosixPath(path).name} has {len(data)} bytes, more than a ConfigMap can hold",
                 hint="build the image (rocmfix build -t), or mount the file from a volume of your own",

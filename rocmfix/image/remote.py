@@ -7,9 +7,11 @@ import json
 import tarfile
 import zlib
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
+from rocmfix.aiter.layout import BAKED, CONFIGS, FILES, FOLDERS, named_tables
 from rocmfix.errors import RegistryError, SourceError
 from rocmfix.image.checkout import commit_of
 from rocmfix.image.inspect import Reading, Seen
@@ -24,15 +26,36 @@ from rocmfix.tree import PACKAGE
 _SGLANG = "/sgl-workspace/sglang"
 _AITER = "/sgl-workspace/aiter"
 _PACKAGE = f"{_SGLANG}/{PACKAGE}"
-_LAST = PurePosixPath(_PACKAGE).parts
-"""Of all that is wanted, the last in the order of a walk."""
 _CACHE = "/root/.cache/tvm-ffi"
-_ROOTS = (f"{_PACKAGE}/", f"{_AITER}/aiter/configs/", f"{_CACHE}/", PATH)
+_ROOTS = (f"{_PACKAGE}/", f"{_AITER}/{CONFIGS}/", f"{_CACHE}/", f"{BAKED}/", PATH)
 _GIT = ("HEAD", "packed-refs")
 _READER = Layout(_PACKAGE, _AITER, (_CACHE,))
 _LARGEST = 32 << 20
 """Bytes of one file beyond which it is no source file."""
 _CHUNK = 64 << 10
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What is to be read: folders (with a slash at the end) and files."""
+
+    roots: tuple[str, ...] = _ROOTS
+
+    @cached_property
+    def last(self) -> tuple[str, ...]:
+        """Of all that is wanted, the last in the order of a walk."""
+        return max(PurePosixPath(root).parts for root in self.roots)
+
+    def takes(self, path: str, *, is_folder: bool) -> bool:
+        """Whether this is wanted, or a folder above what is."""
+        if "/.git/" in path:
+            return path.startswith((f"{_SGLANG}/.git/", f"{_AITER}/.git/")) and (
+                path.rpartition("/")[2] in _GIT or "/.git/refs/" in path
+            )
+        return path.startswith(self.roots) or (is_folder and any(r.startswith(f"{path}/") for r in self.roots))
+
+
+EVERYTHING = Wants()
 
 
 class Bytes(Protocol):
@@ -79,18 +102,20 @@ class _Found:
         return any(path.startswith(prefix) for path in self.files)
 
 
-def look(reference: Reference, registry: Registry, progress: Progress) -> Seen:
-    """Read manifest, configuration and the needed part of the layers."""
+def look(reference: Reference, registry: Registry, progress: Progress, *, kernels: bool = False) -> Seen:
+    """Read manifest, configuration and the needed part of the layers; with `kernels` also which ones AITER has."""
     manifest = registry.manifest(reference.version)
     config: Any = json.loads(registry.blob(manifest.config.digest))
-    found = _read(registry, manifest.layers, _hints(config), progress)
+    settings = config.get("config") or {}
+    env = tuple((n, v) for n, _, v in (each.partition("=") for each in settings.get("Env") or ()))
+    more = [f"{_AITER}/{path}" for path in (*FILES, *(f"{folder}/" for folder in FOLDERS))] if kernels else []
+    wants = Wants((*_ROOTS, *named_tables(dict(env)), *more))
+    found = _read(registry, manifest.layers, wants, _hints(config), progress)
     if not found.has(f"{_PACKAGE}/srt/"):
         raise SourceError(
             f"{reference}: its layers hold no {_PACKAGE}",
             hint=f"docker pull {reference}, then rocmfix inspect: pulled images are searched in other places too",
         )
-    settings = config.get("config") or {}
-    env = tuple((n, v) for n, _, v in (each.partition("=") for each in settings.get("Env") or ()))
     caches = tuple(root for root in cache_folders(dict(env)) if found.has(f"{root}/"))
     layout = Layout(_PACKAGE, _AITER if found.has(f"{_AITER}/") else None, caches)
     record = found.read(PATH)
@@ -111,14 +136,16 @@ def look(reference: Reference, registry: Registry, progress: Progress) -> Seen:
     )
 
 
-def _read(registry: Registry, layers: tuple[Descriptor, ...], hints: tuple[str, ...], progress: Progress) -> _Found:
+def _read(
+    registry: Registry, layers: tuple[Descriptor, ...], wants: Wants, hints: tuple[str, ...], progress: Progress
+) -> _Found:
     stack = Stack()
     total = sum(layer.size for layer in layers)
     read = opened = 0
     missing = {_SGLANG, _AITER}
     for index in reversed(range(len(layers))):
         with registry.open_blob(layers[index]) as blob:
-            missing -= read_layer(blob, stack)
+            missing -= read_layer(blob, stack, wants)
             read += blob.count
         opened += 1
         progress.bytes(read, total)
@@ -133,7 +160,7 @@ def _hints(config: Any) -> tuple[str, ...]:
     return tuple(str(step.get("created_by", "")) for step in history if not step.get("empty_layer"))
 
 
-def read_layer(blob: Bytes, stack: Stack) -> set[str]:
+def read_layer(blob: Bytes, stack: Stack, wants: Wants = EVERYTHING) -> set[str]:
     """Take what a layer has of the wanted files; return the checkouts it made, of which no lower one has anything.
 
     Layers are written in the order of a walk. As long as one is, nothing wanted follows the last wanted path,
@@ -150,11 +177,12 @@ def read_layer(blob: Bytes, stack: Stack) -> set[str]:
                 parts = PurePosixPath(path).parts
                 in_order = in_order and parts >= last
                 last = parts
-                if in_order and parts > _LAST and parts[: len(_LAST)] != _LAST:
+                if in_order and parts > wants.last and parts[: len(wants.last)] != wants.last:
                     break
                 if path.endswith("/.git/HEAD"):
                     heads.add(path.removesuffix("/.git/HEAD"))
-                _take(tar, member, path, stack, found)
+                if wants.takes(path, is_folder=member.isdir()) or parts[-1].startswith(".wh."):
+                    _take(tar, member, path, stack, found)
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise RegistryError(
             f"a layer cannot be read: {error}", hint="docker pull IMAGE, then inspect it: the engine checks every byte"
@@ -169,14 +197,14 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, above: Stack
         found.opaque.add(folder)
     elif name.startswith(".wh."):
         found.gone.add(f"{folder}/{name.removeprefix('.wh.')}")
-    elif not _is_wanted(path, is_folder=member.isdir()) or above.hides(path):
+    elif above.hides(path):
         return
     elif member.islnk():
         target = found.files.get("/" + member.linkname.removeprefix("./").strip("/"))
         if target:
             found.files[path] = replace(target, path=path)
     elif member.isreg() or member.isdir():
-        wanted = _READER.is_wanted(path) and member.size <= _LARGEST
+        wanted = ("/.git/" in path or _READER.is_wanted(path)) and member.size <= _LARGEST
         stream = tar.extractfile(member) if member.isreg() and wanted else None
         found.files[path] = File(
             path, stream.read() if stream else b"", member.mode & 0o7777, member.uid, member.gid,
@@ -185,14 +213,6 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, above: Stack
     else:
         # A link or device hides what lower layers have there, and is no source file itself.
         found.gone.add(path)
-
-
-def _is_wanted(path: str, *, is_folder: bool) -> bool:
-    if "/.git/" in path:
-        return path.startswith((f"{_SGLANG}/.git/", f"{_AITER}/.git/")) and (
-            path.rpartition("/")[2] in _GIT or "/.git/refs/" in path
-        )
-    return path == PATH or path.startswith(_ROOTS) or (is_folder and any(r.startswith(f"{path}/") for r in _ROOTS))
 
 
 class Unpacked(io.RawIOBase):

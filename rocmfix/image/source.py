@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from rocmfix.aiter.layout import AiterTree
 from rocmfix.errors import SourceError
 from rocmfix.image import local, remote
+from rocmfix.image.aiter import aiter_in
 from rocmfix.image.inspect import Seen
 from rocmfix.image.manifest import PATH, parse
 from rocmfix.image.progress import Progress
@@ -21,20 +23,25 @@ def open_image(name: str) -> ImageTree:
     return see(name, Progress(sys.stderr)).tree
 
 
-def see(name: str, progress: Progress, *, ask_registry: bool = False) -> Seen:
+def open_aiter(name: str) -> AiterTree:
+    """The AITER inside the image `name`, with the ENV by which it chooses its tables."""
+    return aiter_in(see(name, Progress(sys.stderr), kernels=True))
+
+
+def see(name: str, progress: Progress, *, ask_registry: bool = False, kernels: bool = False) -> Seen:
     """Look into an image: in the engine if it is there, else (or when asked to) in its registry."""
     engine = None if ask_registry else engine_or_none()
     image = engine.image(name) if engine else None
     with progress.step(f"look into {name}"):
         if engine and image:
-            return local.look(engine, image, name)
+            return local.look(engine, image, name, kernels=kernels)
         if is_digest(name):
             raise SourceError(f"the engine has no image {name}", hint="docker images --no-trunc lists what it has")
         try:
             reference = parse_reference(name)
         except ValueError as error:
             raise SourceError(f"{name[:200]!r} names no image: {error}", hint="such as lmsysorg/sglang:TAG") from None
-        return remote.look(reference, Registry(reference), progress)
+        return remote.look(reference, Registry(reference), progress, kernels=kernels)
 
 
 def record_of(tree: ImageTree) -> Record:

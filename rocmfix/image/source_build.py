@@ -9,11 +9,14 @@ from pathlib import Path
 
 from rocmfix.engine import patch_tree
 from rocmfix.errors import ApplyError, CatalogError, SourceError, ToolMissingError
-from rocmfix.image.build import Built, Order, finish, make_draft, wanted_by
+from rocmfix.image.base import SeenBase
+from rocmfix.image.build import Built, finish, make_draft
 from rocmfix.image.flavour import Variable, reasons
 from rocmfix.image.local import look
 from rocmfix.image.manifest import BaseImage
+from rocmfix.image.order import Order, wanted_by
 from rocmfix.image.progress import Progress
+from rocmfix.image.tables import fetched
 from rocmfix.plan import Patched
 from rocmfix.source.export import export
 from rocmfix.system import buildx
@@ -45,6 +48,7 @@ def build_from_source(engine: Engine, order: Order, source: SourceOrder, progres
     dockerfile = _dockerfile(source.tree)
     refuse_old_engine(engine.version, dockerfile)
     arguments = build_args(dockerfile, order, source)
+    tables = fetched(order, progress)
     with progress.step(f"patch {source.tree.source}"):
         patched = patch_tree(order.catalog, source.tree, wanted_by(order))
     with scratch_folder() as folder, progress.step(f"build {DOCKERFILE} with buildx {version}"):
@@ -64,8 +68,10 @@ def build_from_source(engine: Engine, order: Order, source: SourceOrder, progres
     built = _held(engine, image)
     base = BaseImage(name=f"{source.tree.source} {DOCKERFILE}", digest=image)
     with progress.step("read what was built"):
-        seen = look(engine, built, base.name, thorough=False)
-    draft = make_draft(base, image, seen, order, done=patched)
+        seen = look(engine, built, base.name, thorough=False, kernels=bool(tables))
+    draft = make_draft(SeenBase(base, image, seen), order, tables, patched)
+    for note in draft.notes:
+        progress.note(note)
     return finish(engine, order, replace(draft, plan=patched.plan), progress)
 
 

@@ -10,6 +10,7 @@ from rocmfix.image.progress import size
 from rocmfix.image.verify import Verified
 from rocmfix.report import verdict_lines
 
+_FEW = 5
 _MANY = 30
 """Changed files beyond which a comparison of two releases would only scroll."""
 
@@ -24,8 +25,7 @@ def inspect_lines(report: ImageReport) -> Iterator[str]:
     yield f"built     {built}"
     for variable, value in report.env:
         yield f"env       {variable}={value}"
-    for table in report.tables:
-        yield f"table     {table.path}  {table.rows} rows"
+    yield from _table_lines(report)
     yield from verdict_lines(report.report)
     if report.reading:
         reading = report.reading
@@ -37,6 +37,18 @@ def inspect_lines(report: ImageReport) -> Iterator[str]:
         yield f"UNTRUE    {each.who} says {each.says}; the image holds {each.holds}"
 
 
+def _table_lines(report: ImageReport) -> Iterator[str]:
+    """What the ENV names, each; what AITER ships, as one line where that would scroll (an image has ninety)."""
+    shipped = [table for table in report.tables if table.variable is None]
+    for table in report.tables:
+        if table.variable:
+            yield f"table     {table.path}  {table.rows} rows  {table.variable}"
+        elif len(shipped) <= _FEW:
+            yield f"table     {table.path}  {table.rows} rows"
+    if len(shipped) > _FEW:
+        yield f"tables    {len(shipped)} that AITER ships  {sum(table.rows for table in shipped)} rows"
+
+
 def verified_lines(verified: Verified) -> Iterator[str]:
     """What was found in order."""
     yield f"{verified.image} is as its manifest says ({verified.manifest})"
@@ -45,11 +57,17 @@ def verified_lines(verified: Verified) -> Iterator[str]:
 
 
 def problem_lines(verified: Verified) -> Iterator[str]:
-    """Each disagreement."""
+    """Each disagreement; of a table with many changed rows the first few."""
+    rows = [problem for problem in verified.problems if problem.what == "table"]
+    left_out = rows[_MANY:]
     for problem in verified.problems:
+        if problem in left_out:
+            continue
         yield f"{problem.what:9} {problem.where}"
         yield f"          manifest says  {problem.says}"
         yield f"          image holds    {problem.holds}"
+    if left_out:
+        yield f"table     and {len(left_out)} more rows (--json lists all)"
 
 
 def compare_lines(comparison: Comparison) -> Iterator[str]:

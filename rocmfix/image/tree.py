@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from rocmfix.aiter.layout import CONFIGS, is_told
 from rocmfix.errors import SourceError
 from rocmfix.tree import PACKAGE
 
@@ -43,6 +44,8 @@ class Layout:
 
     def is_wanted(self, path: str) -> bool:
         """Whether a file's bytes tell anything: a source, a table, or what a JIT build says it used."""
+        if self.aiter and path.startswith(f"{self.aiter}/"):
+            return is_told(path)
         return path.endswith(_BUILD_NOTES) if self.is_cached(path) else is_source(path)
 
     @property
@@ -138,11 +141,11 @@ def is_source(path: str) -> bool:
     return not (_BYTECODE.search(path) or path.endswith((".so", ".a", ".o", ".hsaco", ".co")))
 
 
-def read_tree(container: Container, layout: Layout, source: str) -> ImageTree:
-    """Read the package, AITER's tables and the JIT builds out of a container, in one stream each."""
+def read_tree(container: Container, layout: Layout, source: str, *more: str) -> ImageTree:
+    """Read the package, AITER's tables, the JIT builds and whatever `more` names out of a container."""
     files: dict[str, File] = {}
-    tables = [f"{layout.aiter}/aiter/configs"] if layout.aiter else []
-    for root in (layout.package, *tables, *layout.caches):
+    tables = [f"{layout.aiter}/{CONFIGS}"] if layout.aiter else []
+    for root in (layout.package, *tables, *layout.caches, *more):
         files.update({file.path: file for file in container.walk(root, layout.is_wanted)})
     return ImageTree(source, layout, files)
 

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 from enum import Enum
 from pathlib import PurePosixPath
 
+from rocmfix.aiter.origin import origin_of
 from rocmfix.errors import VerifyError
-from rocmfix.image.manifest import MANIFEST_LABEL, PATH, FileRecord, ImageManifest, labels, parse
+from rocmfix.image.manifest import (
+    MANIFEST_LABEL,
+    PATH,
+    FileRecord,
+    ImageManifest,
+    TableRecord,
+    labels,
+    parse,
+    row_digests,
+)
 from rocmfix.image.tree import Layout, read_tree, tree_hash
 from rocmfix.model import Record
 from rocmfix.system.container import Container, File
@@ -106,11 +117,33 @@ def _env(manifest: ImageManifest, image: LocalImage) -> Iterator[Problem]:
 
 
 def _files(manifest: ImageManifest, container: Container) -> Iterator[Problem]:
+    tables = {table.path: table for table in manifest.tables}
     for record in manifest.files:
         file = container.read(record.path)
         holds = "no such file" if file is None else _difference(record, file)
         if holds:
-            yield Problem(what=record.kind, where=record.path, says=_says(record), holds=holds)
+            rows = tuple(changed_rows(tables[record.path], file.data)) if file and record.path in tables else ()
+            yield from rows or (Problem(what=record.kind, where=record.path, says=_says(record), holds=holds),)
+
+
+def changed_rows(table: TableRecord, data: bytes) -> Iterator[Problem]:
+    """Each row of a table that is not as its record says, by its line: what stands there, and where the row is from."""
+    said, held = table.digests.split(), row_digests(data)
+    lines = data.splitlines()
+    for tag, a, b, c, d in SequenceMatcher(None, said, held, autojunk=False).get_opcodes():
+        for offset in range(max(b - a, d - c) if tag != "equal" else 0):
+            old, new = a + offset, c + offset
+            yield Problem(
+                what="table",
+                where=f"{table.path}:{min(new, d) + 2}",
+                says=_row_source(table, old + 2) if old < b else "no such row",
+                holds=lines[new + 1].decode("utf-8", "replace") if new < d else "no such row",
+            )
+
+
+def _row_source(table: TableRecord, line: int) -> str:
+    source = origin_of(line, table.sources)
+    return f"line {line}, from {source.file}:{source.line}" if source else f"line {line}"
 
 
 def _says(record: FileRecord) -> str:

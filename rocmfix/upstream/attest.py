@@ -17,8 +17,8 @@ from rocmfix.system.reference import Reference
 from rocmfix.system.registry import Descriptor, Manifest, Registry
 from rocmfix.upstream.provenance import SBOM, STATEMENT, sbom, statement
 
-_OURS = 3
-"""How many layers from the top may be ours: files, tables, and the empty one of LABEL."""
+_OURS = 4
+"""How many layers from the top may be ours: files, tables, compiled kernels, and the empty one of LABEL."""
 
 
 class Document(Record):

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from rocmfix.catalog import Catalog
 from rocmfix.errors import RegistryError
-from rocmfix.image.build import Order, inputs_digest
 from rocmfix.image.flavour import Flavour, Gpu
 from rocmfix.image.manifest import INPUTS_LABEL, BaseImage
+from rocmfix.image.order import inputs_digest, order_for
 from rocmfix.image.tags import missing
 from rocmfix.model import Record
 from rocmfix.system.reference import Reference
@@ -76,7 +76,7 @@ def plan_builds(
 
 def _job(catalog: Catalog, flavour: Flavour, given: Reference, day: str) -> Job:
     base, image = _pinned(given)
-    order = Order(flavour=flavour, catalog=catalog, base=str(base))
+    order = order_for(flavour, catalog, base=str(base))
     inputs = inputs_digest(order, BaseImage(name=str(base), digest=base.digest or ""), image)
     short = inputs.removeprefix("sha256:")[:8]
     stem = given.tag or flavour.base.tag

@@ -144,8 +144,11 @@ def _materials(manifest: ImageManifest) -> Iterator[dict[str, Any]]:
         yield {"uri": "git+https://github.com/ROCm/aiter", "digest": {"gitCommit": manifest.aiter}}
     for state in manifest.state.fixes:
         yield {"name": state.variant, "digest": {"sha256": state.digest}}
-    for table in manifest.tables:
-        yield {"name": table.path, "uri": table.source, "digest": {"sha256": _hex(table.sha256)}}
+    brought = {source.file: source for table in manifest.tables for source in table.sources}
+    for file, source in sorted(brought.items()):
+        if not file.startswith("/"):  # the base's own rows came with the base
+            where = {"uri": f"git+https://github.com/{source.repo}@{source.commit}"} if source.repo else {}
+            yield {"name": file, **where, "digest": {"sha256": source.sha256}}
 
 
 def _hash(digest: str) -> dict[str, str]:

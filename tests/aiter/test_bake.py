@@ -8,13 +8,19 @@ import threading
 
 import pytest
 
-from rocmfix.aiter.bake import Wanted, bake
+from rocmfix.aiter.aot import compiling
+from rocmfix.aiter.bake import bake
 from rocmfix.aiter.coverage import table_of
+from rocmfix.aiter.layout import AiterTree
+from rocmfix.aiter.lookup import answer, parse
+from rocmfix.aiter.origin import origin_of
 from rocmfix.aiter.reader import TableFile
-from rocmfix.aiter.sources import TableSource, fetched, read_index
+from rocmfix.aiter.schema import FMOE_KEY
+from rocmfix.aiter.sources import TableSource, Wanted, ask, fetched, obtain, read_index
 from rocmfix.errors import CatalogError, SourceError, TableError
 from rocmfix.shipped import shipped
 from rocmfix.system import fetch as web
+from rocmfix.tree import Overlay
 from tests.aiter.rows import ladder, row, table
 from tests.aiter.trees import tree
 
@@ -40,57 +46,181 @@ def source(data, **changes):
     return TableSource(**{**entry, **changes})
 
 
+def bake_one(shipped=SHIPPED, data=UNFUSED, pinned=None, **how):
+    (baked,) = bake(tree(**how, files=shipped), [Wanted(TableFile("w.csv", data), pinned)])
+    return baked
+
+
+def lines_of(baked):
+    """Which lines of which file the rows are from."""
+    lines: dict[str, list[int]] = {}
+    for part in baked.sources:
+        lines.setdefault(part.file.rpartition("/")[2], []).extend(range(part.line, part.line + part.count))
+    return lines
+
+
 def test_the_table_has_the_shipped_rows_and_the_wanted_ones():
     """The variable replaces every shipped table, so that they must be in it."""
-    baked, files = bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED))])
-    data = files[baked.path]
-    assert baked.env == {"AITER_CONFIG_FMOE": baked.path}
-    assert baked.rows == len(data.splitlines()) - 1 == 18
-    served = table_of(tree(files=SHIPPED), (TableFile("baked_tuned_fmoe.csv", data),))
+    baked = bake_one()
+    assert (baked.family.variable, baked.path) == ("AITER_CONFIG_FMOE", "/etc/rocmfix/aiter/tuned_fmoe.csv")
+    assert baked.rows == len(baked.data.splitlines()) - 1 == 18
+    served = table_of(tree(files=SHIPPED), (TableFile("baked_tuned_fmoe.csv", baked.data),))
     assert len(served.exact) == 18
     assert not served.losses
 
 
 def test_every_row_is_accounted_for_and_a_wanted_row_replaces_the_shipped_one():
     pinned = source(UNFUSED)
-    baked, _ = bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED), pinned)])
-    lines = {part.file.rpartition("/")[2]: part.lines for part in baked.sources}
-    assert lines == {
-        "tuned_fmoe.csv": (2, 3, 4, 5, 6, 7),
-        "glm_tuned_fmoe.csv": (3, 4, 5, 6, 7),
-        "w.csv": (2, 3, 4, 5, 6, 7, 8),
+    baked = bake_one(pinned=pinned)
+    assert lines_of(baked) == {
+        "tuned_fmoe.csv": [2, 3, 4, 5, 6, 7],
+        "w.csv": [8, 2, 3, 4, 5, 6, 7],
+        "glm_tuned_fmoe.csv": [3, 4, 5, 6, 7],
     }
+    assert [(gone.file.rpartition("/")[2], gone.line, by.line) for gone, by in baked.replaced] == [
+        ("glm_tuned_fmoe.csv", 2, 8)
+    ]
     ours = baked.sources[-1]
     assert (ours.repo, ours.commit, ours.path, ours.sha256) == (pinned.repo, pinned.commit, pinned.path, pinned.sha256)
 
 
+def test_the_source_of_each_row_is_the_line_that_it_stands_on():
+    baked = bake_one()
+    files = {**{path: data for path, data in SHIPPED.items() if path.endswith(".csv")}, "w.csv": UNFUSED}
+    for line, row_of in enumerate(baked.data.splitlines()[1:], start=2):
+        place = origin_of(line, baked.sources)
+        assert place
+        assert files[place.file].splitlines()[place.line - 1] == row_of
+        assert (line in baked.asked) == (place.file == "w.csv")
+    assert origin_of(1, baked.sources) is None
+    assert origin_of(baked.rows + 2, baked.sources) is None
+
+
+def test_rows_that_an_earlier_build_baked_keep_their_source():
+    first = bake_one()
+    env = {"AITER_CONFIG_FMOE": first.path}
+    again = AiterTree(Overlay(tree(files=SHIPPED).tree, {first.path: first.data}), env=env)
+    more = TableFile("more.csv", table(ladder(expert=33, topk=8)))
+    (second,) = bake(again, [Wanted(more)], "gfx950", {first.path: first.sources})
+    assert second.sources[: len(first.sources)] == first.sources
+    assert lines_of(second)["more.csv"] == [2, 3, 4, 5, 6, 7]
+    assert second.rows == first.rows + 6
+
+
 def test_only_the_rows_a_source_keeps_are_taken():
-    baked, _ = bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED), source(UNFUSED, keep=("expert=256",)))])
-    assert baked.sources[-1].lines == (2, 3, 4, 5, 6, 7)
+    baked = bake_one(pinned=source(UNFUSED, keep=("expert=256",)))
+    assert lines_of(baked)["w.csv"] == [2, 3, 4, 5, 6, 7]
     assert baked.sources[-1].sha256 == hashlib.sha256(UNFUSED).hexdigest()
+
+
+def test_line_numbers_hold_below_an_empty_line():
+    gapped = UNFUSED.replace(b"\n", b"\n\n", 2)
+    assert lines_of(bake_one(data=gapped, pinned=source(gapped, keep=("expert=256",))))["w.csv"] == [3, 5, 6, 7, 8, 9]
 
 
 def test_a_kernel_the_image_lacks_is_refused_because_aot_would_pass_over_it():
     bad = table([row(token=1, expert=256, topk=8, kernelName1="flydsl_moe1_afp4_wfp4_bf16_t48x64x256_w2")])
     with pytest.raises(TableError, match="cannot be baked") as caught:
-        bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", bad))])
+        bake_one(data=bad)
     assert "w.csv:2: unknown-kernel" in caught.value.details[0]
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        ("table-off", {"token": "one"}),
+        ("no-compiled-shape", {"expert": 33, "kernelName1": "flydsl_mxmoe_g1_a4w4_16x256x256_nt"}),
+        ("known-bad-kernel", {
+            "gfx": "gfx942", "cu_num": 304, "run_1stage": 1, "kernelName2": "",
+            "kernelName1": "_ZN5aiter_fmoe_bf16_a16_blockscaleFp8_g1u1_vs_silu_1tg_16x256E",
+        }),
+    ],
+)  # fmt: skip
+def test_a_row_that_stops_the_server_or_answers_garbage_is_refused(kind, cells):
+    with pytest.raises(TableError, match="cannot be baked") as caught:
+        bake_one(data=table([row(**cells)]))
+    assert kind in " ".join(caught.value.details)
+
+
+def test_of_two_wanted_rows_of_one_key_none_took_a_shipped_rows_place():
+    two = table([row(expert=33, us=5), row(expert=33, us=4)])
+    baked = bake_one(data=two)
+    assert (baked.replaced, lines_of(baked)["w.csv"]) == ((), [3])
+
+
+@pytest.mark.parametrize(("version", "gone"), [("v0.1.20", 1), ("v0.1.18", 0)])
+def test_where_act_type_is_ignored_a_wanted_row_is_not_left_behind_another_activations(version, gone):
+    """The first row of a shape would answer, and that is the shipped one."""
+    gelu = {**SHIPPED, "aiter/configs/tuned_fmoe.csv": table([row(act_type="ActivationType.Gelu", expert=256, topk=8)])}
+    baked = bake_one(gelu, table([row(expert=256, topk=8)]), version=version)
+    assert len(baked.replaced) == gone
+    served = table_of(tree(version, files=gelu), (TableFile("baked_tuned_fmoe.csv", baked.data),))
+    found = answer(served, parse(",".join(str(row(expert=256, topk=8)[name]) for name in FMOE_KEY)))
+    assert (found.hit, found.line) == (True, baked.asked[0])
+
+
+def test_a_gemm_table_is_baked_under_its_own_variable():
+    header = "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    line = "gfx950,256,{m},64,64,ck,0,0,{us},a8w8_blockscale_16x64,1,1,0\n"
+    shipped = {"aiter/configs/a8w8_blockscale_tuned_gemm.csv": (header + line.format(m=1, us=9)).encode()}
+    wanted = (header + line.format(m=1, us=10) + line.format(m=2, us=5)).encode()
+    files = {**SHIPPED, **shipped}
+    gemm, moe = bake(
+        tree(files=files),
+        [Wanted(TableFile("my_a8w8_blockscale_tuned_gemm.csv", wanted)), Wanted(TableFile("w.csv", UNFUSED))],
+    )
+    assert gemm.family.variable == "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE"
+    assert gemm.data.splitlines()[1:] == wanted.splitlines()[1:]
+    assert moe.rows == 18
+    with pytest.raises(TableError, match="several families"):
+        bake(tree(files=files), [Wanted(TableFile("my_gemm.csv", wanted))])
+
+
+def test_a_table_that_this_aiter_does_not_read_is_refused():
+    named = Wanted(TableFile("tuned_fhmoe.csv", UNFUSED))
+    with pytest.raises(TableError, match="family tuned_fhmoe are not merged"):
+        bake(tree(files=SHIPPED), [named])
+    header = "gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    gemm = Wanted(TableFile("a4w4_blockscale_tuned_gemm.csv", f"{header}gfx950,256,1,64,64,0,0,9,x,1,1,0\n".encode()))
+    with pytest.raises(TableError, match="has no table of the family a4w4"):
+        bake(tree(files=SHIPPED), [gemm])
 
 
 def test_the_wanted_flydsl_rows_are_compiled_by_both_modules_and_the_shipped_ones_are_not():
     """Each module passes over the other's names; the base image has compiled its own rows."""
-    baked, files = bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED))])
-    assert [command[2] for command in baked.aot] == ["aiter.aot.flydsl.moe", "aiter.aot.flydsl.mxfp4_moe"]
-    (compiled,) = {command[-1] for command in baked.aot}
-    assert len(files[compiled].splitlines()) == 8
-    assert baked.aot_env == {"AITER_AOT_IMPORT": "1", "GPU_ARCHS": "gfx950", "CU_NUM": "256"}
-    nothing, alone = bake(tree(files=SHIPPED), [])
-    assert (nothing.aot, set(alone)) == ((), {nothing.path})
+    assembled = table(
+        [
+            *ladder(expert=256, topk=8),
+            row(expert=33, run_1stage=1, kernelName1="_ZN5aiter4fooE", kernelName2="", flat=1),
+        ]
+    )
+    baked = bake_one(data=assembled)
+    compiled = compiling(tree(files=SHIPPED), "/aiter", [baked], "gfx950")
+    assert compiled
+    assert [command[:3] for command in compiled.commands] == [
+        ("python3", "-m", "aiter.aot.flydsl.moe"), ("python3", "-m", "aiter.aot.flydsl.mxfp4_moe"),
+    ]  # fmt: skip
+    assert {command[3:] for command in compiled.commands} == {("--csv", "/etc/rocmfix/aiter/tuned_fmoe.compiled.csv")}
+    assert compiled.data.splitlines()[1:] == table(ladder(expert=256, topk=8)).splitlines()[1:]
+    assert [(part.file, part.line, part.first, part.count) for part in compiled.sources] == [("w.csv", 2, 2, 6)]
+    assert dict(compiled.env) == {
+        "AITER_AOT_IMPORT": "1", "GPU_ARCHS": "gfx950", "CU_NUM": "256", "PYTHONDONTWRITEBYTECODE": "1",
+        "FLYDSL_RUNTIME_CACHE_DIR": "/aiter/aiter/jit/flydsl_cache",
+    }  # fmt: skip
+
+
+def test_what_cannot_be_compiled_is_said_and_what_need_not_be_is_not():
+    old = {path: data for path, data in SHIPPED.items() if "aot" not in path}
+    with pytest.raises(TableError, match="compiles no FlyDSL kernels"):
+        compiling(tree(files=old), "/aiter", [bake_one(old)], "gfx950")
+    plain = bake_one(data=table([row(expert=33, run_1stage=1, kernelName1="_ZN5aiter4fooE", kernelName2="", flat=1)]))
+    assert compiling(tree(files=old), "/aiter", [plain], "gfx950") is None
+    assert compiling(tree(files=old), "/aiter", [], "gfx950") is None
 
 
 def test_baking_is_the_same_every_time():
-    again = [bake(tree(files=SHIPPED), [Wanted(TableFile("w.csv", UNFUSED))]) for _ in range(2)]
-    assert again[0] == again[1]
+    assert bake_one() == bake_one()
 
 
 def test_an_unknown_reader_is_not_baked_for():
@@ -147,6 +277,29 @@ def test_another_file_than_the_pinned_one_is_refused_and_not_kept(tmp_path):
     with pytest.raises(TableError, match="not the pinned file"):
         fetched(source(UNFUSED), tmp_path, lambda _: b"something else")
     assert not list(tmp_path.rglob("*.csv"))
+
+
+def test_a_table_is_asked_for_by_path_or_by_name_and_its_digest_is_known_before_it_is_fetched(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(UNFUSED)
+    mine, pinned = ask([str(path), "glm5-fp4-256x8", str(path)])
+    assert (mine.name, mine.sha256, mine.keep) == (str(path), hashlib.sha256(UNFUSED).hexdigest(), ())
+    assert (pinned.sha256[:8], pinned.keep) == ("40fb601f", ("expert=256",))
+    with pytest.raises(TableError, match="no table is called glm"):
+        ask(["glm"])
+    with pytest.raises(TableError, match=r"gone\.csv cannot be read: No such file") as caught:
+        ask([str(tmp_path / "gone.csv")])
+    assert "index.toml" in str(caught.value.hint)
+
+
+def test_a_table_that_cannot_be_fetched_says_what_where_and_how_else(tmp_path):
+    def get(url):
+        raise SourceError(f"{url} cannot be fetched: no route")
+
+    with pytest.raises(TableError, match="the table glm5-fp4 is not here, and cannot be fetched") as caught:
+        obtain(ask(["glm5-fp4"]), tmp_path, get)
+    assert "no route" in caught.value.details[0]
+    assert str(tmp_path / "tables") in str(caught.value.hint)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from rocmfix.aiter.doctor import examine
 from rocmfix.aiter.findings import MEANING, SEVERITY, Kind, Severity
+from rocmfix.aiter.layout import AiterTree
 from rocmfix.aiter.reader import TableFile
 from rocmfix.aiter.schema import FMOE
 from rocmfix.shipped import shipped
@@ -122,6 +123,62 @@ def test_holes_are_seen_over_activation_types_together():
     """gpt-oss has bf16 rows below 256 tokens and fp4 rows from there: that is no hole."""
     split = [{**r, "q_dtype_a": "torch.bfloat16"} if int(r["token"]) < 256 else r for r in GOOD]
     assert found(table(split)) == set()
+
+
+@pytest.mark.parametrize("cells", [{"err1": "9.9%"}, {"err2": "0.1"}, {"err1": "0.0"}])
+def test_an_error_that_the_tuner_accepts_is_no_finding(cells):
+    assert found(one(3, **cells)) == set()
+
+
+def test_an_error_that_every_such_row_has_is_no_finding_and_one_that_stands_out_is():
+    """Every row upstream ships for fp8 block-scale on 80 compute units is above the tuner's limit."""
+    usual = [{**r, "err2": "15.8%"} for r in GOOD]
+    assert found(table(usual)) == set()
+    assert found(table([*usual[:5], {**usual[5], "err2": "40%"}, *usual[6:]])) == {(Kind.HIGH_ERROR, "f0.csv", 7)}
+    other = [{**usual[5], "inter_dim": "1024", "q_dtype_a": "torch.bfloat16", "err2": "1%"}] * 40
+    kinds = {kind for kind, _, _ in found(table([*usual, *other]))}
+    assert Kind.HIGH_ERROR not in kinds, "rows of other data types are no measure"
+
+
+def test_a_time_copied_into_another_file_is_seen_and_its_place_named():
+    """Baked into one table the two rows stand in one file: what is said of them may not depend on that."""
+    copied = table([{**GOOD[2], "us": GOOD[1]["us"]}])
+    report = examine(tree(), [TableFile("a.csv", table([*GOOD[:2], *GOOD[3:]])), TableFile("b.csv", copied)])
+    (finding,) = report.findings
+    assert (finding.kind, finding.file, finding.line) == (Kind.COPIED_TIME, "b.csv", 2)
+    assert "(a.csv:3)" in finding.effect
+
+
+def test_a_key_names_the_chip_also_where_the_row_does_not():
+    """Baked, the row has it: a finding is the same before and after."""
+    bare = table([{**GOOD[0], "us": "0"}], [name for name in HEADER if name != "gfx"])
+    (key,) = {f.key for f in examine(tree(), [TableFile("a.csv", bare)]).findings if f.kind is Kind.NEVER_TIMED}
+    assert key.startswith("gfx=gfx950 cu_num=256 token=1 ")
+
+
+def in_image(version="v0.1.20", variable="/t/a.csv", **held):
+    """An AITER whose environment names tables."""
+    files = {"aiter/configs/tuned_fmoe.csv": table(GOOD), **held}
+    return AiterTree(tree(version, files).tree, env={"AITER_CONFIG_FMOE": variable})
+
+
+def test_what_a_variable_names_is_read_instead_of_what_is_shipped():
+    other = table([{**r, "inter_dim": "1024"} for r in GOOD])
+    report = examine(in_image(**{"/t/a.csv": other}))
+    (finding,) = report.findings
+    assert (finding.kind, finding.file) == (Kind.REPLACED_TABLE, "/t/a.csv")
+    assert "16 of 16 lookups miss now" in finding.effect
+    assert examine(in_image(**{"/t/a.csv": table(GOOD)})).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "severity"), [("/t/none.csv", Severity.BOOT), ("/t/none.csv:/t/a.csv", Severity.SLOW)]
+)
+def test_a_variable_that_names_no_file(variable, severity):
+    """One of several paths is passed over; the only one fails at the first request."""
+    report = examine(in_image(variable=variable, **{"/t/a.csv": table(GOOD)}))
+    (finding,) = report.findings
+    assert (finding.kind, finding.severity, finding.file) == (Kind.MISSING_FILE, severity, "/t/none.csv")
 
 
 def test_an_unknown_reader_is_said_and_rows_are_still_judged():

@@ -198,9 +198,10 @@ def new_layers(client: docker.DockerClient, image: str, base: str) -> tuple[str,
     return tuple(ours[len(theirs) :])
 
 
-def leftovers(client: docker.DockerClient) -> list[str]:
-    """Containers of ours that are still there."""
-    return [each["Id"] for each in client.api.containers(all=True, filters={"label": RUN_LABEL})]
+def leftovers(client: docker.DockerClient, pid: int | None = None) -> list[str]:
+    """Containers that are still there of this process, or of another; other runs share the engine."""
+    held = client.api.containers(all=True, filters={"label": RUN_LABEL})
+    return [each["Id"] for each in held if each["Labels"][RUN_LABEL].endswith(f":{pid or os.getpid()}")]
 
 
 def rebuilt(client: docker.DockerClient, image: str, dockerfile: str, files: dict[str, bytes] | None = None) -> str:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from tests.aiter import rows, trees
+
 PACKAGE = "/sgl-workspace/sglang/python/sglang"
 AITER = "/sgl-workspace/aiter"
 AITER_COMMIT = "7d604afe5fa7efba63c0dce323b95d9daf2db112"
@@ -33,14 +35,29 @@ ENV = {
     "GPU_ARCH": "gfx950-rocm720",
 }
 
-FMOE_HEADER = (
-    "cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
-    "doweight_stage1,block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw\n"
-)
-FMOE_ROW = (
-    "256,{token},6144,256,257,9,ActivationType.Silu,torch.bfloat16,torch.float4_e2m1fn_x2,torch.float4_e2m1fn_x2,"
-    "QuantType.per_1x32,1,0,32,0,10.1,k1,0.0%,9.2,k2,0.0%,19.3,0,1.0,1.0\n"
-)
+AOT = """
+import csv, os, sys
+cache = os.environ["FLYDSL_RUNTIME_CACHE_DIR"]
+os.makedirs(cache, exist_ok=True)
+with open(sys.argv[sys.argv.index("--csv") + 1]) as table:
+    names = {row["kernelName1"] for row in csv.DictReader(table)}
+for name in names:
+    if name.startswith("PREFIX"):
+        with open(f"{cache}/{name}", "w") as kernel:
+            kernel.write(f"{os.environ['GPU_ARCHS']} {os.environ['CU_NUM']} {os.environ['AITER_AOT_IMPORT']}")
+"""
+"""Stands in for AITER's ahead-of-time compilers: like them each passes over the names that are the other's."""
+
+
+def aiter_files() -> dict[str, bytes]:
+    """A small AITER that reads tables as the commit above does, with two tables of its own."""
+    small = trees.tree("v0.1.15+#3377").tree
+    files = {path: small.read(path) or b"" for path in small.paths("")}
+    files["aiter/configs/tuned_fmoe.csv"] = rows.table(rows.ladder(inter_dim=2048))
+    files["aiter/configs/model_configs/glm5_tuned_fmoe.csv"] = rows.table(rows.ladder())
+    files["aiter/aot/flydsl/moe.py"] = AOT.replace("PREFIX", "flydsl_moe").encode()
+    files["aiter/aot/flydsl/mxfp4_moe.py"] = AOT.replace("PREFIX", "flydsl_mxmoe").encode()
+    return files
 
 
 @dataclass(frozen=True)
@@ -144,7 +161,6 @@ def upstream_layout(root: Rootfs, files: Mapping[str, bytes], release: str = "0.
     root.add(f"{packages}/__editable__.sglang-{release}.pth", b"/sgl-workspace/sglang/python\n")
     root.add(f"{packages}/sglang-{release}.dist-info/METADATA", f"Name: sglang\nVersion: {release}\n".encode())
     root.add(f"{AITER}/.git/HEAD", f"{AITER_COMMIT}\n".encode())
-    rows = "".join(FMOE_ROW.format(token=token) for token in (1, 16, 64, 1024))
-    root.add(f"{AITER}/aiter/configs/tuned_fmoe.csv", (FMOE_HEADER + rows).encode())
-    root.add(f"{AITER}/aiter/configs/model_configs/glm5_tuned_fmoe.csv", (FMOE_HEADER + rows).encode())
-    root.add(f"{AITER}/aiter/jit/core.py", b"AITER_CONFIGS = None\n")
+    root.add(f"{packages}/__editable__.aiter.pth", f"{AITER}\n".encode())
+    for path, data in aiter_files().items():
+        root.add(f"{AITER}/{path}", data)

@@ -205,13 +205,13 @@ def test_a_checkout_behind_a_link_is_patched_where_it_really_lies(client, few_fi
 def test_an_interrupt_leaves_nothing(client, whole_base, tag, how):
     process = python("build", "--base", whole_base, *FLAVOUR, "-t", tag, "--env", f"INTERRUPTED={how.value}")
     deadline = time.monotonic() + 60
-    while not leftovers(client) and time.monotonic() < deadline:
+    while not leftovers(client, process.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(how)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert "nothing was left half-done" in stderr
-    assert not leftovers(client)
+    assert not leftovers(client, process.pid)
     assert not [image for image in client.images.list() if tag in image.tags]
 
 
@@ -223,7 +223,7 @@ def test_what_a_killed_run_left_is_swept_by_the_next(client, base, engine):
     left = client.api.create_container(base, ["/"], labels=labels)["Id"]
     alive = client.api.create_container(base, ["/"], labels={"io.rocmfix.run": f"{socket.gethostname()}:1"})["Id"]
     engine.sweep()
-    remaining = leftovers(client)
+    remaining = [*leftovers(client, dead), *leftovers(client, 1)]
     client.api.remove_container(alive)
     assert left not in remaining
     assert alive in remaining
@@ -233,7 +233,8 @@ def test_a_failed_build_leaves_no_image_and_shows_its_last_lines(client, base, e
     """The template is made to fail on purpose: its RUN exits 3."""
     from rocmfix.errors import EngineError
     from rocmfix.image import flavour as flavours
-    from rocmfix.image.build import Order, build
+    from rocmfix.image.build import build
+    from rocmfix.image.order import Order
     from rocmfix.image.progress import Progress
 
     (tmp_path / "overlay.Dockerfile.j2").write_text(

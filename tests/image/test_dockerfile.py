@@ -19,6 +19,7 @@ def page(name: str, **changed) -> Page:
         "env": (*flavour.env, Variable(name="AITER_CONFIG_FMOE", value="/a:/b")),
         "labels": {"io.rocmfix.tool": "0.1.0", "io.rocmfix.flavour": name},
         "has_tables": True,
+        "run": "",
         "tool": "0.1.0",
     }
     return Page(**{**values, **changed})
@@ -44,6 +45,11 @@ def test_a_flavour_is_named_by_what_it_says(name):
 
 def test_comments_of_the_template_reach_the_reader_of_the_dockerfile():
     assert "# Labels come first" in render(page("mi35x-rocm720"))
+
+
+def test_kernels_are_compiled_last_and_only_when_that_was_asked_for():
+    assert render(page("mi35x-rocm720", run="python3 -m x")).rstrip().endswith("\nRUN python3 -m x")
+    assert "RUN" not in render(page("mi35x-rocm720"))
 
 
 def test_without_tables_nothing_is_added_for_them():

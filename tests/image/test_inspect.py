@@ -67,6 +67,15 @@ def test_tables_are_counted_without_blank_lines_and_untuned_ones_left_out():
     assert [(t.path.rpartition("/")[2], t.rows) for t in xray(load(), seen()).tables] == [("tuned_fmoe.csv", 2)]
 
 
+def test_many_shipped_tables_are_one_line_and_what_the_env_names_is_one_of_its_own():
+    configs = {f"/sgl-workspace/aiter/aiter/configs/model_configs/m{n}_tuned_fmoe.csv": b"a\n1\n" for n in range(9)}
+    env = (("AITER_CONFIG_FMOE", "/t.csv"), ("GPU_ARCH", "gfx950-rocm720"))
+    lines = list(inspect_lines(xray(load(), seen(files={**configs, "/t.csv": b"a\n1\n2\n"}, env=env))))
+    assert [line for line in lines if line.startswith("table")] == [
+        "table     /t.csv  2 rows  AITER_CONFIG_FMOE", "tables    10 that AITER ships  11 rows",
+    ]  # fmt: skip
+
+
 def test_people_read_the_untrue_last():
     lines = list(inspect_lines(xray(load(), seen(release="0.5.15"))))
     assert lines[-1].startswith("UNTRUE    tag v0.5.14-rocm720-mi35x says v0.5.14; the image holds sglang 0.5.15")

@@ -6,21 +6,27 @@ import json
 
 import pytest
 
+from rocmfix.aiter.reader import TableFile
+from rocmfix.aiter.sources import Asked
 from rocmfix.catalog import load
 from rocmfix.errors import CatalogError
-from rocmfix.image.context import BakedTable, Tables
 from rocmfix.image.dockerfile import template_digest
 from rocmfix.image.flavour import load as load_flavour
 from rocmfix.image.lock import make_lock, parse_lock, refuse_drift
 from rocmfix.image.manifest import BaseImage
+from rocmfix.image.order import Order
 from tests.image.conftest import new_layers, rocmfix
 
 BASE = BaseImage(name="lmsysorg/sglang:v1", digest="sha256:" + "1" * 64)
-TABLES = Tables((BakedTable("/t.csv", b"a\n1\n", 1, "x"),))
+TABLES = (Asked("t.csv", TableFile("t.csv", b"a\n1\n")),)
+
+
+def order(tables=TABLES):
+    return Order(load_flavour("mi35x-rocm720"), load(), tables=tables)
 
 
 def lock(**changed):
-    return make_lock(load_flavour("mi35x-rocm720"), load(), BASE, "a" * 40, TABLES).model_copy(update=changed)
+    return make_lock(order(), BASE, "a" * 40).model_copy(update=changed)
 
 
 def test_a_lock_names_everything_by_digest():
@@ -31,7 +37,7 @@ def test_a_lock_names_everything_by_digest():
 
 
 def test_the_same_inputs_pass():
-    refuse_drift(lock(), load(), TABLES, template_digest())
+    refuse_drift(lock(), order(), template_digest())
 
 
 @pytest.mark.parametrize(
@@ -41,13 +47,14 @@ def test_the_same_inputs_pass():
         (lock(template="other"), TABLES, "the Dockerfile template differs"),
         (lock(patches=lock().patches[1:]), TABLES, "new here"),
         (lock(patches=(lock().patches[0].model_copy(update={"digest": "x"}), *lock().patches[1:])), TABLES, "differs"),
-        (lock(), Tables(), "table /t.csv: missing here"),
+        (lock(), (), "table t.csv: missing here"),
+        (lock(), (Asked("t.csv", TableFile("t.csv", b"a\n2\n")),), "table t.csv: differs"),
     ],
-    ids=["tool", "template", "new", "changed", "table"],
+    ids=["tool", "template", "new", "changed", "table", "row"],
 )
 def test_whatever_differs_is_named(made, tables, said):
     with pytest.raises(CatalogError) as caught:
-        refuse_drift(made, load(), tables, template_digest())
+        refuse_drift(made, order(tables), template_digest())
     assert said in " ".join(caught.value.details)
     assert caught.value.hint
 

@@ -7,9 +7,21 @@ import json
 
 import pytest
 
+from rocmfix.errors import ApplyError
+from rocmfix.image.overlay import _refuse_large
 from tests.image.conftest import BYTECODE, LABEL, PATCHED, rocmfix
 
 pytestmark = [pytest.mark.docker, pytest.mark.upstream]
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 1])
+def test_a_file_as_large_as_a_config_map_may_be_passes_and_one_byte_more_does_not(size):
+    """A whole fused-MoE table has 800 kB; Kubernetes counts bytes as they are before base64."""
+    if size > 1 << 20:
+        with pytest.raises(ApplyError, match="more than a ConfigMap can hold"):
+            _refuse_large({"/t.csv": b"x" * size})
+    else:
+        _refuse_large({"/t.csv": b"x" * size})
 
 
 @pytest.fixture

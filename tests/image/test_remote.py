@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from rocmfix.errors import RegistryError
-from rocmfix.image.remote import Stack, Unpacked, read_layer
+from rocmfix.image.remote import EVERYTHING, Stack, Unpacked, Wants, read_layer
 from tests.image import services
 from tests.image.conftest import rocmfix
 from tests.image.services import Fault
@@ -86,6 +86,23 @@ def test_nothing_is_read_past_the_last_wanted_path():
     blob = io.BytesIO(packed)
     read_layer(blob, Stack())
     assert blob.tell() < 200_000
+
+
+def test_a_table_that_the_env_names_is_read_wherever_it_lies():
+    """Also behind the last path that is wanted otherwise."""
+    packed = layer((f"{PACKAGE}/a.py", b"x"), ("srv/t.csv", b"a,b\n"), ("usr/large", b"0" * 1_000_000))
+    stack = Stack()
+    blob = io.BytesIO(packed)
+    read_layer(blob, stack, Wants((*EVERYTHING.roots, "/srv/t.csv")))
+    assert stack.files["/srv/t.csv"].data == b"a,b\n"
+    assert blob.tell() < 200_000
+
+
+def test_of_a_checkout_the_commit_is_read():
+    head = ("sgl-workspace/aiter/.git/HEAD", b"ref: refs/heads/main\n")
+    made = stacked(layer(head, ("sgl-workspace/aiter/csrc/a.cu", b"large")))
+    assert made["/sgl-workspace/aiter/.git/HEAD"] == b"ref: refs/heads/main\n"
+    assert "/sgl-workspace/aiter/csrc/a.cu" not in made
 
 
 def test_a_layer_out_of_order_is_read_to_its_end():

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from rocmfix.image.build import Order, build
-from rocmfix.image.context import BakedTable, Tables
-from rocmfix.image.flavour import Variable, load as load_flavour
 from rocmfix.image.manifest import PATH, parse
+from tests.aiter import rows
 from tests.image.conftest import BYTECODE, JIT, OTHER_BYTECODE, PATCHED, PATCHED_PY, rebuilt, remove_images, rocmfix
-from tests.image.standin import AITER, FMOE_HEADER, FMOE_ROW, PACKAGE
+from tests.image.standin import PACKAGE
 
 pytestmark = [pytest.mark.docker, pytest.mark.upstream]
 
-TABLE = f"{AITER}/aiter/configs/model_configs/rocmfix_tuned_fmoe.csv"
+TABLE = "/etc/rocmfix/aiter/tuned_fmoe.csv"
 
 
 @pytest.fixture(scope="module")
-def whole(base, engine, client, run_id):
+def whole(base, client, run_id, tmp_path_factory):
     """An image with everything in it that can be tampered with: fixes, a table, ENV."""
-    import io
-
-    from rocmfix.catalog import load
-    from rocmfix.image.progress import Progress
-    from rocmfix.system.reference import parse_reference
-
     name = f"rocmfix-test/full-{run_id}:tag"
-    data = (FMOE_HEADER + FMOE_ROW.format(token=32) + FMOE_ROW.format(token=64)).encode()
-    tables = Tables((BakedTable(TABLE, data, 2, "a test"),), (Variable(name="AITER_CONFIG_FMOE", value=TABLE),))
-    order = Order(
-        load_flavour("mi35x-rocm720"), load(), base=base, tables=tables,
-        env=(Variable(name="NCCL_MIN_NCHANNELS", value="64"),), tags=(parse_reference(name),),
+    path = tmp_path_factory.mktemp("table") / "mine.csv"
+    path.write_bytes(rows.table(rows.ladder(tokens=(1, 2), expert=256, topk=8)))
+    result = rocmfix(
+        "build", "--base", base, "--flavour", "mi35x-rocm720", "-t", name,
+        "--table", path, "--env", "NCCL_MIN_NCHANNELS=64",
     )  # fmt: skip
-    build(engine, order, Progress(io.StringIO()))
+    assert result.exit_code == 0, result.output
     yield name
     remove_images(client, f"rocmfix-test/full-{run_id}")
 
@@ -59,9 +52,13 @@ def test_an_untouched_image_is_as_its_manifest_says(whole):
 
 def test_tables_and_their_env_are_in_the_image_and_in_the_manifest(whole, files, client):
     manifest = parse(files(whole).read(PATH))
-    assert [(t.path, t.rows, t.source) for t in manifest.tables] == [(TABLE, 2, "a test")]
+    (table,) = manifest.tables
+    assert (table.path, table.rows, len(table.digests.split())) == (TABLE, 14, 14)
+    assert [(part.file.rpartition("/")[2], part.first, part.line, part.count) for part in table.sources] == [
+        ("tuned_fmoe.csv", 2, 2, 6), ("glm5_tuned_fmoe.csv", 8, 2, 6), ("mine.csv", 14, 2, 2),
+    ]  # fmt: skip
     assert f"AITER_CONFIG_FMOE={TABLE}" in client.api.inspect_image(whole)["Config"]["Env"]
-    assert files(whole).read(TABLE).count(b"\n") == 3
+    assert files(whole).read(TABLE).count(b"\n") == 15
 
 
 def test_one_byte_of_a_patched_file(client, whole, files):
@@ -95,9 +92,34 @@ def test_a_jit_build_put_back(client, whole):
     assert problems(client, whole, f"COPY x {JIT}/main.so", {"x": b"\x7fELF"}) == [("cache", f"{JIT}/main.so")]
 
 
-def test_a_table_row(client, whole, files):
-    data = files(whole).read(TABLE).replace(b",64,", b",65,")
+def test_a_table_row_is_named_by_its_line_and_where_it_was_from(client, whole, files):
+    data = files(whole).read(TABLE).replace(b",2,6144,512,256,", b",4,6144,512,256,")
+    changed = rebuilt(client, whole, f"COPY x {TABLE}", {"x": data})
+    (problem,) = json.loads(rocmfix("verify", changed, "--json").stdout)["problems"]
+    client.images.remove(changed, force=True)
+    assert (problem["what"], problem["where"]) == ("table", f"{TABLE}:15")
+    assert re.fullmatch(r"line 15, from .*/mine\.csv:3", problem["says"])
+    assert problem["holds"].startswith("gfx950,256,4,6144,512,256,8,")
+
+
+def test_a_row_taken_out_and_a_row_put_in(client, whole, files):
+    lines = files(whole).read(TABLE).splitlines(keepends=True)
+    data = b"".join([*lines[:3], *lines[4:], lines[1].replace(b",1,", b",64,", 1)])
+    changed = rebuilt(client, whole, f"COPY x {TABLE}", {"x": data})
+    found = json.loads(rocmfix("verify", changed, "--json").stdout)["problems"]
+    client.images.remove(changed, force=True)
+    assert [(p["where"].rpartition(":")[2], p["says"].split(",")[0], p["holds"][:13]) for p in found] == [
+        ("4", "line 4", "no such row"), ("15", "no such row", "gfx950,256,64"),
+    ]  # fmt: skip
+
+
+def test_a_table_whose_rows_alone_are_as_they_were(client, whole, files):
+    data = files(whole).read(TABLE).replace(b"cu_num", b"cu_numb", 1)
     assert problems(client, whole, f"COPY x {TABLE}", {"x": data}) == [("table", TABLE)]
+
+
+def test_the_variable_that_selects_the_table(client, whole):
+    assert problems(client, whole, "ENV AITER_CONFIG_FMOE=/other.csv") == [("env", "AITER_CONFIG_FMOE")]
 
 
 def test_owner_and_mode(client, whole, files):
@@ -120,7 +142,7 @@ def test_env(client, whole):
 
 def test_the_manifest_itself(client, whole, files):
     """A manifest that was changed to agree with a changed file still disagrees with the label."""
-    data = files(whole).read(PATH).replace(b'"rows": 2', b'"rows": 3')
+    data = files(whole).read(PATH).replace(b'"rows": 14', b'"rows": 15')
     assert problems(client, whole, f"COPY x {PATH}", {"x": data}) == [("manifest", PATH)]
 
 

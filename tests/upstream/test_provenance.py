@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from rocmfix.aiter.origin import RowSource
 from rocmfix.catalog import load
 from rocmfix.image.manifest import BaseImage, Content, FileRecord, ImageManifest, TableRecord
 from rocmfix.state import FileState, FixState, State
@@ -29,6 +30,7 @@ MANIFEST = ImageManifest(
     content=Content(package="/sgl-workspace/sglang/python/sglang", release="0.5.14", commit="c" * 40,
                     before="sha256:" + "4" * 64, after="sha256:" + "5" * 64),
     aiter="a" * 40,
+    layers=2,
     fixes=(),
     state=State(fixes=(FixState(fix="guard", variant="guard.patch", digest="6" * 64, paths=("k.cuh",)),
                        FixState(fix="remember", variant="remember.patch", digest="7" * 64, paths=("l.py",))),
@@ -36,7 +38,10 @@ MANIFEST = ImageManifest(
                        FileState(path="l.py", before="3" * 40, after="4" * 40))),
     files=(FileRecord(path="/x/k.cuh", kind="source", sha256="8" * 64, mode=420, uid=0, gid=0, mtime=1),
            FileRecord(path="/x/k.pyc", kind="bytecode", sha256="9" * 64, mode=420, uid=0, gid=0, mtime=1)),
-    tables=(TableRecord(path="/t.csv", sha256="b" * 64, rows=12, source="https://example/t.csv"),),
+    tables=(TableRecord(path="/t.csv", sha256="b" * 64, rows=12, digests="",
+                        sources=(RowSource(first=2, count=2, file="/shipped.csv", line=2, sha256="c" * 64),
+                                 RowSource(first=4, count=10, file="ROCm/aiter@eeeeeeeeee:x.csv", line=2,
+                                           sha256="d" * 64, repo="ROCm/aiter", commit="e" * 40, path="x.csv"))),),
 )  # fmt: skip
 WHEN = "2026-11-30T00:00:00Z"
 
@@ -72,7 +77,7 @@ def test_the_statement_is_about_the_image_and_names_all_it_was_made_of(golden):
     digests = [
         next(iter(each["digest"].values())) for each in read["predicate"]["buildDefinition"]["resolvedDependencies"]
     ]
-    assert digests == ["3" * 64, "c" * 40, "a" * 40, "6" * 64, "7" * 64, "b" * 64]
+    assert digests == ["3" * 64, "c" * 40, "a" * 40, "6" * 64, "7" * 64, "d" * 64]
 
 
 def test_dated_tags_append_and_never_reorder():
