@@ -15,6 +15,7 @@ from rocmfix.smoke.checks import all_checks
 from rocmfix.smoke.checks.acceptance import survival
 from rocmfix.smoke.checks.temperature import evidence
 from rocmfix.smoke.checks.words import first_difference
+from rocmfix.smoke.diagnosis import advice_for
 from rocmfix.smoke.logs import accept_length
 from rocmfix.smoke.records import (
     Depth,
@@ -429,3 +430,14 @@ def test_at_least_half_of_the_decode_lines_are_in_a_graph(graph, eager, ends):
     verdict = judge("graphs", rung("4", log=LogFacts(decodes_in_graph=graph, decodes_eager=eager)))
     assert verdict is not None
     assert (verdict.outcome, verdict.measured) == (ends, f"{graph} of {graph + eager} decode lines in a graph")
+
+
+def test_a_verdict_bears_its_checks_name():
+    assert {(judge(name, rung("4")) or Verdict(outcome=NOT_JUDGED, reason="")).check for name in ("depth", "stays-up")} == {
+        "depth", "stays-up",
+    }  # fmt: skip
+
+
+def test_slowness_is_not_put_down_to_a_line_that_is_no_failure():
+    harmless = LogFinding(signature="draft-tokens-corrected", count=1, line="adjusted", is_steady=True)
+    assert advice_for(LogFacts(findings=(harmless,))).startswith("nothing in the log tells why")

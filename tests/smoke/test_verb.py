@@ -34,7 +34,7 @@ def invoke(*words: str):
     [
         ((), "give IMAGE, or --url"),
         (("img",), "--model is missing"),
-        (("img", "--model", "/nonexistent"), "no such folder"),
+        (("img", "--model", "/no/such/folder/here"), "no such folder"),
         (("img", "--url", "http://h:1"), "not both"),
         (("--url", "h:30000"), "no http(s) URL"),
         (("--url", "http://user:pass@h"), "no http(s) URL"),
