@@ -88,7 +88,8 @@ def test_missing_mtp_tensors_are_caught_although_the_server_is_healthy(python, t
     )  # fmt: skip
     assert code == 1
     assert report.rungs[0].start.is_ready
-    assert counts(report) == {"4-1-5": (63, (63, 0, 0, 0, 0))}
+    verifies, histogram = counts(report)["4-1-5"]
+    assert sum(histogram) == verifies > 46  # 63 in fresh memory; what lies in used memory may be right now and then
     assert failures(report) == {"accept-length", "mtp-tensors"}
 
 
