@@ -258,6 +258,7 @@ def _device_text(kernels: Kernels, file: str, text: str, hip: Toolchain, folder:
     ("release", "file", "why"),
     [
         ("0.5.9", "fused_metadata_copy.cuh", "a flag for nvcc that hipcc does not take"),
+        ("0.5.10", "hisparse.cuh", "inline PTX, which hipcc has not"),
     ],
 )
 def test_make_refuses_with_what_really_stands_in_the_way(
