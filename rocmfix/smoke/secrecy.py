@@ -55,9 +55,9 @@ def scrubbed(record: R, secrets: tuple[str, ...]) -> R:
 def scrub_logs(logs: Iterable[Path], secrets: tuple[str, ...]) -> None:
     """Rewrite those logs that hold a secret."""
     for log in logs:
-        text = log.read_text(errors="surrogateescape")
+        text = log.read_text(encoding="utf-8", errors="surrogateescape")
         if any(secret in text for secret in secrets):
-            write_atomic(log, redact(text, secrets).encode(errors="surrogateescape"))
+            write_atomic(log, redact(text, secrets).encode("utf-8", errors="surrogateescape"))
 
 
 def _scrub(value: Any, secrets: tuple[str, ...]) -> Any:

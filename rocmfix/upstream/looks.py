@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from rocmfix.aiter.bake import Wanted, bake
+from rocmfix.aiter.bake import bake
 from rocmfix.aiter.layout import AiterTree
-from rocmfix.aiter.sources import Index, TableSource, fetched
+from rocmfix.aiter.sources import Index, TableSource, Wanted, fetched
 from rocmfix.errors import TableError
 from rocmfix.guards.reach import Reachable
 from rocmfix.guards.scan import scan

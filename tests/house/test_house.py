@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,46 @@ def test_text_is_utf_8_whatever_the_locale(path):
         assert "text" not in given or node.func.attr not in {"run", "Popen"}, (
             f"{name(path)}:{node.lineno} uses text=True"
         )
+
+
+PROSE = [
+    "added",
+    "applied",
+    "applies",
+    "are",
+    "built",
+    "did",
+    "flavour",
+    "has",
+    "here",
+    "inside",
+    "is",
+    "itself",
+    "keep",
+    "knows",
+    "left",
+    "made",
+    "merged",
+    "never",
+    "patched",
+    "put",
+    "that",
+    "unless",
+    "with",
+    "would",
+    "wrote",
+]
+
+
+def test_every_command_that_a_text_names_exists():
+    """A hint is copied into a shell: `rocmfix WORD` in a message, table of causes or template is a verb, or prose."""
+    shipped = [path for path in ROOT.rglob("*") if path.suffix in {".toml", ".j2"}] + [
+        *(ROOT.parent / "patches").rglob("*.toml"), *(ROOT.parent / "dockerfiles").rglob("*.toml"),
+    ]  # fmt: skip
+    said = [(path, path.read_text(encoding="utf-8")) for path in shipped]
+    for path in MODULES:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        said += [(path, node.value) for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    named = {word: path for path, text in said for word in re.findall(r"\brocmfix ([a-z]+)\b", text)}
+    verbs = {path.split()[0] for path, _ in commands(main) if path}
+    assert not {word: str(path) for word, path in named.items() if word not in verbs | set(PROSE)}

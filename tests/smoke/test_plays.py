@@ -50,7 +50,7 @@ CASES = [
     Play("hang-always", at("concurrency", D4), "not the all-reduce", options={"stall_limit": 2, "depths": "4"}),
     Play("hang-alone", at("sane-replies", D3, D4), "not the all-reduce", options={"stall_limit": 2}),
     Play("fallback", at("log", D4), "jit-negative-cache"),
-    Play("untuned", at("log aiter-tables", OFF, D3, D4), "rocmfix tables"),
+    Play("untuned", at("log aiter-tables", OFF, D3, D4), "rocmfix build --table"),
     Play("uneven-ranks", at("aiter-ranks", OFF, D3, D4), "AITER_CONFIG_FMOE", options={"tp": 2}),
     Play("jit", at("log", OFF, D3, D4), "PREBUILD_KERNELS"),
     Play("other-words", at("same-words long-prompt", D3, D4), "attention-backend"),

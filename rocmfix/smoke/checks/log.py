@@ -102,7 +102,7 @@ def aiter_tables(scene: Scene) -> Verdict | None:
         return passed(measured, "0 and 0", "what runs is what was baked")
     worst = (other or missed)[0]
     return failed(measured, "0 and 0", worst.key,
-                  "rocmfix tables says which shapes a model asks for; tune and bake the missing rows")  # fmt: skip
+                  "rocmfix aiter coverage says what a launch asks for; bake the missing rows")  # fmt: skip
 
 
 def _without_tables(facts: LogFacts) -> Verdict:
@@ -110,7 +110,12 @@ def _without_tables(facts: LogFacts) -> Verdict:
     measured = f"{len(missed)} of {len(facts.lookups)} keys without a tuned row"
     if not missed:
         return passed(measured, "0", "every lookup found a tuned row")
-    return failed(measured, "0", missed[0].key, "bake tuned rows for this key: rocmfix tables")
+    return failed(
+        measured,
+        "0",
+        missed[0].key,
+        "bake tuned rows for this key (rocmfix build --table); rocmfix aiter explain says what answers it now",
+    )
 
 
 @check("ras")
