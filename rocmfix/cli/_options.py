@@ -116,19 +116,32 @@ _NARROWEST = 60
 
 
 def show_report(report: TreeReport, catalog: Catalog, tree: Tree) -> None:
-    """The verdicts of `tree`: a table on a terminal, plain lines in a pipe; how much was judged comes last."""
-    from rocmfix.model import Outcome
-    from rocmfix.report import console, summary, verdict_lines, verdict_table
+    """The verdicts of `tree`; how much was judged comes last."""
+    from rocmfix.report import summary
     from rocmfix.source.folder import DirTree
+
+    show_verdicts(report)
+    if asks_for_patches(report):
+        where = "--out DIR, or --in-place" if isinstance(tree, DirTree) else "--out DIR"
+        click.echo(f"to mend what is needed: rocmfix apply {report.source} {where}", err=True)
+    click.echo(summary(report, len(list(catalog.fixes()))))
+
+
+def show_verdicts(report: TreeReport) -> None:
+    """A table on a terminal, plain lines in a pipe."""
+    from rocmfix.report import console, verdict_lines, verdict_table
 
     if on_terminal() and (terminal := console()).width >= _NARROWEST:
         terminal.print(verdict_table(report))
     else:
         print_lines(verdict_lines(report))
-    if any(verdict.verdict is Outcome.NEEDED for verdict in report.verdicts):
-        where = "--out DIR, or --in-place" if isinstance(tree, DirTree) else "--out DIR"
-        click.echo(f"to mend what is needed: rocmfix apply {report.source} {where}", err=True)
-    click.echo(summary(report, len(list(catalog.fixes()))))
+
+
+def asks_for_patches(report: TreeReport) -> bool:
+    """Whether one of our patches would mend something."""
+    from rocmfix.model import Outcome
+
+    return any(verdict.verdict is Outcome.NEEDED for verdict in report.verdicts)
 
 
 def on_terminal() -> bool:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rocmfix.cli._image import look, progress
-from rocmfix.cli._options import json_option, patches_option, print_json, print_lines
+from rocmfix.cli._options import (
+    asks_for_patches,
+    catalogue,
+    json_option,
+    patches_option,
+    print_json,
+    print_lines,
+    show_verdicts,
+)
+
+if TYPE_CHECKING:
+    from rocmfix.image.inspect import ImageReport
 
 
 @click.command(epilog="Exit codes: 0 clean, 10 fixes needed, 11 unmended, 12 conflict; 3 no sglang, 8 registry.")
@@ -21,12 +33,23 @@ def command(ctx: click.Context, image: str, *, remote: bool, as_json: bool, patc
 
     In a registry, only the layers that hold the tree are read, and only as far as needed.
     """
-    from rocmfix.image.text import inspect_lines
-
     with progress() as reporting:
         _, report = look(image, patches, reporting, remote=remote)
     if as_json:
         print_json(report)
     else:
-        print_lines(inspect_lines(report))
+        _show(report, len(list(catalogue(patches).fixes())))
     ctx.exit(report.report.exit_code)
+
+
+def _show(report: ImageReport, known: int) -> None:
+    from rocmfix.image.text import claims_lines, facts_lines
+    from rocmfix.report import summary
+
+    print_lines(facts_lines(report))
+    click.echo()
+    show_verdicts(report.report)
+    print_lines(claims_lines(report))
+    if asks_for_patches(report.report):
+        click.echo(f"to mend what is needed: rocmfix build --base {report.image} --flavour NAME -t TAG", err=True)
+    click.echo(summary(report.report, known))

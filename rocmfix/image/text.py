@@ -8,15 +8,14 @@ from rocmfix.image.compare import Comparison, Difference
 from rocmfix.image.inspect import ImageReport
 from rocmfix.image.progress import size
 from rocmfix.image.verify import Verified
-from rocmfix.report import verdict_lines
 
 _FEW = 5
 _MANY = 30
 """Changed files beyond which a comparison of two releases would only scroll."""
 
 
-def inspect_lines(report: ImageReport) -> Iterator[str]:
-    """An X-ray, claims that do not hold last, where they are read."""
+def facts_lines(report: ImageReport) -> Iterator[str]:
+    """What an image is and holds, apart from the verdicts."""
     yield f"image     {report.image}  {size(report.size)}  {report.platform}"
     yield f"id        {report.id}"
     yield f"sglang    {report.release or 'unknown'}  {report.commit or 'no commit'}  {report.package}"
@@ -26,7 +25,10 @@ def inspect_lines(report: ImageReport) -> Iterator[str]:
     for variable, value in report.env:
         yield f"env       {variable}={value}"
     yield from _table_lines(report)
-    yield from verdict_lines(report.report)
+
+
+def claims_lines(report: ImageReport) -> Iterator[str]:
+    """How much was read, and the claims that do not hold: last, where they are read."""
     if report.reading:
         reading = report.reading
         yield (

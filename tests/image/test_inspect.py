@@ -7,7 +7,7 @@ import pytest
 from rocmfix.catalog import load
 from rocmfix.image.compare import compare
 from rocmfix.image.inspect import Seen, xray
-from rocmfix.image.text import compare_lines, inspect_lines
+from rocmfix.image.text import claims_lines, compare_lines, facts_lines
 from rocmfix.image.tree import ImageTree, Layout
 from rocmfix.system.container import File
 from tests.image.conftest import rocmfix
@@ -70,14 +70,14 @@ def test_tables_are_counted_without_blank_lines_and_untuned_ones_left_out():
 def test_many_shipped_tables_are_one_line_and_what_the_env_names_is_one_of_its_own():
     configs = {f"/sgl-workspace/aiter/aiter/configs/model_configs/m{n}_tuned_fmoe.csv": b"a\n1\n" for n in range(9)}
     env = (("AITER_CONFIG_FMOE", "/t.csv"), ("GPU_ARCH", "gfx950-rocm720"))
-    lines = list(inspect_lines(xray(load(), seen(files={**configs, "/t.csv": b"a\n1\n2\n"}, env=env))))
+    lines = list(facts_lines(xray(load(), seen(files={**configs, "/t.csv": b"a\n1\n2\n"}, env=env))))
     assert [line for line in lines if line.startswith("table")] == [
         "table     /t.csv  2 rows  AITER_CONFIG_FMOE", "tables    10 that AITER ships  11 rows",
     ]  # fmt: skip
 
 
 def test_people_read_the_untrue_last():
-    lines = list(inspect_lines(xray(load(), seen(release="0.5.15"))))
+    lines = list(claims_lines(xray(load(), seen(release="0.5.15"))))
     assert lines[-1].startswith("UNTRUE    tag v0.5.14-rocm720-mi35x says v0.5.14; the image holds sglang 0.5.15")
 
 
@@ -109,6 +109,7 @@ def test_a_stock_image_needs_fixes_and_ours_does_not(base, built):
     assert stock.exit_code in (10, 11)
     assert "jit-fused-metadata-guard" in stock.stdout
     assert "not by rocmfix" in stock.stdout
+    assert stock.stdout.endswith(" known defects judged\n")
     assert "flavour mi35x-rocm720" in ours.stdout
     assert "7d604afe5fa7efba63c0dce323b95d9daf2db112" in ours.stdout
     assert "UNTRUE" not in ours.stdout
