@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from rocmfix.guards.chain import Inclusion, Sources, inclusions
 from rocmfix.guards.conditionals import HIP
-from rocmfix.guards.constructs import constructs
+from rocmfix.guards.constructs import Met, constructs
 from rocmfix.guards.findings import Finding, Scan
 from rocmfix.guards.headers import cuda_only
 from rocmfix.guards.loaders import loaders
 from rocmfix.guards.program import Program, uncollected
 from rocmfix.guards.reach import Reach, Reachability, Reachable
+from rocmfix.system.workers import at_once
 from rocmfix.tree import Tree
 
 _BEST = (Reachable.YES, Reachable.UNKNOWN, Reachable.NO)
@@ -38,13 +39,16 @@ def scan(tree: Tree) -> Scan:
 
 def _scanned(tree: Tree) -> Scan:
     sources = Sources(tree)
-    lines = cuda_lines(sources)
-    reached = reach_of_files(tree, sources)
+    reached, (lines, met) = at_once(lambda: reach_of_files(tree, sources), lambda: _cuda_only(sources))
     found = [_finding(sources, line, reached) for line in lines]
-    found += _constructs(sources, reached)
+    found += _constructs(sources, met, reached)
     return Scan(
         source=tree.source, findings=tuple(sorted(found, key=lambda each: (each.file, each.line, each.include)))
     )
+
+
+def _cuda_only(sources: Sources) -> tuple[list[CudaLine], dict[str, tuple[Met, ...]]]:
+    return cuda_lines(sources), {file: tuple(constructs(sources, file)) for file in sources.files}
 
 
 def cuda_lines(sources: Sources) -> list[CudaLine]:
@@ -105,12 +109,11 @@ def _told(  # noqa: PLR0913 - one record's fields
     )
 
 
-def _constructs(sources: Sources, reached: dict[str, Reach]) -> Iterator[Finding]:
+def _constructs(sources: Sources, met: dict[str, tuple[Met, ...]], reached: dict[str, Reach]) -> Iterator[Finding]:
     """CUDA-only language in files that a loader names; in what nobody loads it harms nobody."""
     for file, reach in reached.items():
         if reach.reachable is not Reachable.NO:
-            for met in constructs(sources, file):
-                include = (
-                    f"{met.construct.name}: {met.text}" if met.construct.name != "inline PTX" else met.construct.name
-                )
-                yield _told(sources, file, met.line, include, reach, guarded=False, via=())
+            for each in met.get(file, ()):
+                name = each.construct.name
+                include = name if name == "inline PTX" else f"{name}: {each.text}"
+                yield _told(sources, file, each.line, include, reach, guarded=False, via=())

@@ -9,10 +9,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 
 def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> tuple[Result, ...]:
@@ -32,6 +33,12 @@ def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> tuple[Resul
             return tuple(pool.map(_do, range(len(items))))
     finally:
         gc.unfreeze()
+
+
+def at_once(one: Callable[[], Result], other: Callable[[], Other]) -> tuple[Result, Other]:
+    """What two pieces of work give, done side by side as `spread` does."""
+    first, second = spread(lambda work: work(), (one, other))
+    return cast("Result", first), cast("Other", second)
 
 
 _job: tuple[Callable[[Any], Any], Sequence[Any]]
