@@ -55,7 +55,8 @@ def verified_lines(verified: Verified) -> Iterator[str]:
     """What was found in order."""
     yield f"{verified.image} is as its manifest says ({verified.manifest})"
     fixes = ", ".join(verified.applied) or "none"
-    yield f"{verified.files} files, {verified.tables} table{"" if verified.tables == 1 else "s"}, flavour {verified.flavour}, fixes: {fixes}"
+    tables = f"{verified.tables} table{'' if verified.tables == 1 else 's'}"
+    yield f"{verified.files} files, {tables}, flavour {verified.flavour}, fixes: {fixes}"
 
 
 def problem_lines(verified: Verified) -> Iterator[str]:
