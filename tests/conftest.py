@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -19,6 +20,12 @@ WHEELS = cache_home("rocmfix")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from what the code says now")
+
+
+def pytest_configure() -> None:
+    """A shell starts what it puts in the background deaf to Ctrl-C; what the tests interrupt would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

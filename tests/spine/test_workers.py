@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 
 import pytest
 
-from rocmfix.errors import SourceError
 from rocmfix.system.workers import spread
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one item follows the other")
@@ -23,11 +23,16 @@ def test_results_come_in_the_order_of_the_items():
 
 
 @linux
-def test_many_items_run_in_other_processes_and_one_alone_does_not(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-
-    assert os.getpid() not in spread(here, range(4))
-    assert spread(here, [0]) == (os.getpid(),)
+def test_many_items_run_in_other_processes_and_one_alone_does_not():
+    """In a process of its own: pytest's workers have threads, beside which nothing is forked."""
+    code = (
+        "import os; from rocmfix.system.workers import spread;"
+        "os.sched_getaffinity = lambda _: {0, 1};"
+        "here = lambda _: os.getpid();"
+        "assert os.getpid() not in spread(here, range(4));"
+        "assert spread(here, [0]) == (os.getpid(),)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @linux
@@ -43,12 +48,14 @@ def test_beside_another_thread_nothing_is_forked(monkeypatch):
         other.join()
 
 
-def test_an_error_keeps_its_hint(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-
-    def refuse(number: int) -> None:
-        raise SourceError(f"no {number}", hint="look there")
-
-    with pytest.raises(SourceError, match="no 0") as raised:
-        spread(refuse, range(3))
-    assert raised.value.hint == "look there"
+@linux
+def test_an_error_keeps_its_hint_on_its_way_out_of_another_process():
+    code = (
+        "import os; from rocmfix.errors import SourceError; from rocmfix.system.workers import spread;"
+        "os.sched_getaffinity = lambda _: {0, 1}\n"
+        "def refuse(number): raise SourceError(f'no {number}', hint='look there')\n"
+        "try: spread(refuse, range(3))\n"
+        "except SourceError as error: assert (str(error), error.hint) == ('no 0', 'look there')\n"
+        "else: raise SystemExit('no error')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

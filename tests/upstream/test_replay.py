@@ -28,6 +28,7 @@ CAME = {
     "hicache-writeback-gate": "0.5.16",
     "jit-fused-metadata-guard": "0.5.9",
     "kpool-rocm": "0.5.20",
+    "mooncake-early-send-event": "0.5.15",
     "quark-glm-nextn": "0.5.9",
     "quark-shared-expert-gate": "0.5.18",
     "quark-w8a8-moe-aiter": "0.5.9",
