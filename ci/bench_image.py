@@ -97,8 +97,9 @@ def images(client: docker.DockerClient) -> Iterator[tuple[str, str]]:
     try:
         yield small, large
     finally:
-        for image in client.images.list(NAME):
-            client.images.remove(image.id, force=True)
+        for name in [tag for image in client.images.list(NAME) for tag in image.tags]:
+            client.images.remove(name, force=True)
+        client.images.prune(filters={"dangling": True, "label": "io.rocmfix.test=1"})
 
 
 def bench_build(client: docker.DockerClient, base: str, folder: Path) -> None:
