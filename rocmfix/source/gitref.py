@@ -14,10 +14,13 @@ from rocmfix.system.files import Copied
 from rocmfix.system.git import GitError
 from rocmfix.system.repo import EXECUTABLE, LINK, Blobs, Entry
 
+_SOURCES = (".py", ".cuh", ".cu", ".h", ".hpp", ".hip", ".cpp", ".cc", ".inc", ".csv")
+"""Text, some ten megabytes of a project; what is left out (compiled kernels, pictures) is a hundred times that."""
+
 
 @dataclass(frozen=True)
 class GitTree:
-    """The project at one commit. Files arrive when they are read, or many at once by `prefetch`."""
+    """The project at one commit. The first source file that is read brings all others of its top folder with it."""
 
     remote: Remote
     commit: str
@@ -35,7 +38,8 @@ class GitTree:
         entry = self.entries.get(path)
         if entry is None:
             return None
-        self.remote.need([entry.blob])
+        if entry.blob not in self.remote.present:
+            self.remote.need(self._together(path))
         data = self.blobs.read(entry.blob)
         if entry.mode != LINK or data is None:
             return data
@@ -53,10 +57,12 @@ class GitTree:
         found = (name for name, entry in self.entries.items() if name.startswith(prefix) and entry.mode != LINK)
         return tuple(sorted(path for path in map(self.layout.restore, found) if path is not None))
 
-    def prefetch(self, paths: Iterable[str]) -> None:
-        """Fetch the files at `paths` in one go, so that reading them needs no network."""
-        located = filter(None, map(self.layout.locate, paths))
-        self.remote.need([self.entries[path].blob for path in located if path in self.entries])
+    def _together(self, path: str) -> Iterable[str]:
+        """What to fetch for `path`: file by file, each waits for a round trip, and a scan reads thousands."""
+        top = path.partition("/")[0] + "/"
+        if not path.startswith(top) or not path.endswith(_SOURCES):
+            return [self.entries[path].blob]
+        return [entry.blob for name, entry in self.entries.items() if name.startswith(top) and name.endswith(_SOURCES)]
 
     def copies(self) -> Iterator[Copied]:
         """Everything at the commit, links as links."""

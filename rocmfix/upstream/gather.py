@@ -10,9 +10,9 @@ from rocmfix.errors import RocmfixError
 from rocmfix.record import read_record
 from rocmfix.releases import as_version, releases
 from rocmfix.source import open_release, open_releases, open_tree
-from rocmfix.tree import PACKAGE, Tree
+from rocmfix.tree import Tree
 from rocmfix.upstream.compare import carried, next_run
-from rocmfix.upstream.looks import Looks, Question, prefetch
+from rocmfix.upstream.looks import Looks, Question
 from rocmfix.upstream.watch import Gap, Line, Look, Seen, Watch
 from rocmfix.verdict import judge_all
 
@@ -104,8 +104,6 @@ def unlisted(project: str, versions: Iterable[str]) -> Iterator[Source]:
 def _open(catalog: Catalog, source: Source, last: Watch | None, setting: Setting) -> _Opened:
     try:
         tree = source.open()
-        if setting.looks:
-            prefetch(tree, PACKAGE)
         report = judge_all(catalog, tree, read_record(tree))
     except RocmfixError as error:
         lost = Seen(source=source.name, line=source.line, not_reached=_why(error))

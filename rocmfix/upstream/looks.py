@@ -14,10 +14,9 @@ from rocmfix.errors import TableError
 from rocmfix.guards.reach import Reachable
 from rocmfix.guards.scan import scan
 from rocmfix.source import open_tree
-from rocmfix.source.gitref import GitTree
 from rocmfix.system import fetch
 from rocmfix.system.files import cache_home
-from rocmfix.tree import PACKAGE, Tree
+from rocmfix.tree import Tree
 
 DOCKERFILE = "docker/rocm.Dockerfile"
 _GFX = "gfx950"
@@ -25,7 +24,6 @@ _GFX = "gfx950"
 _PIN = re.compile(
     r"^FROM\s+\S+\s+AS\s+(?P<stage>\S+)|^ENV\s+AITER_COMMIT_DEFAULT=[\"']?(?P<commit>[\w.+-]+)", re.MULTILINE
 )
-_SOURCES = (".py", ".cuh", ".cu", ".h", ".hpp", ".hip", ".csv")
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,6 @@ def looks(version: str, index: Index, *, offline: bool) -> Looks:
 
 def reached_cuda(tree: Tree) -> tuple[str, ...]:
     """Every unguarded CUDA-only line that ROCm is seen to come to, as `file: header`, without line numbers."""
-    prefetch(tree, PACKAGE)
     found = (each for each in scan(tree).findings if not each.guarded and each.reachable is Reachable.YES)
     return tuple(sorted({": ".join(each.key) for each in found}))
 
@@ -84,12 +81,6 @@ def pins(dockerfile: str) -> dict[str, str]:
         if line["commit"] and stage.startswith(_GFX):
             found[stage] = line["commit"]
     return found
-
-
-def prefetch(tree: Tree, *folders: str) -> None:
-    """Have everything that is read below `folders` here at once: a remote repository is asked file by file else."""
-    if isinstance(tree, GitTree):
-        tree.prefetch(path for folder in folders for path in tree.paths(folder) if path.endswith(_SOURCES))
 
 
 def _broken(
@@ -105,7 +96,6 @@ def _broken(
 def _trouble(table: TableSource, commit: str, *, offline: bool) -> str:
     """Why the AITER at `commit` cannot run the table; empty when it can."""
     tree = open_tree(f"git:{commit}", offline=offline, project="aiter")
-    prefetch(tree, "aiter", "csrc", f"hsa/{_GFX}")
     file = fetched(table, cache_home("rocmfix"), _refused if offline else fetch.get)
     try:
         bake(AiterTree(tree), [Wanted(file, table)], _GFX)

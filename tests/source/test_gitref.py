@@ -95,16 +95,22 @@ def test_claims_the_release_of_its_tag(upstream: Path) -> None:
     assert open_tree(str(upstream)).release == later, "a checkout says the same of itself"
 
 
-def test_only_the_blobs_that_are_read_are_fetched(upstream: Path, tmp_path: Path) -> None:
+def test_the_first_source_that_is_read_brings_the_others_of_its_folder(
+    upstream: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """File by file, each would wait for a round trip; what is no source, or elsewhere, comes when it is read."""
     tree = open_tree(f"git:{url(upstream)}@v9.9")
     assert isinstance(tree, GitTree)
     assert stored(tree) == 0
-    tree.prefetch([PATH, "python/sglang/__init__.py", "python/sglang/absent.py"])
-    assert stored(tree) == 2
+    sources = {
+        entry.blob for name, entry in tree.entries.items() if name.startswith("python/") and name.endswith(".py")
+    }
     assert tree.read(PATH)
-    assert stored(tree) == 2
+    assert len(sources) > 1
+    assert stored(tree) == len(sources)
+    capsys.readouterr()
     assert tree.read("python/sglang/srt/models/glm.py")
-    assert stored(tree) == 3
+    assert "fetching" not in capsys.readouterr().err
 
 
 def stored(tree: GitTree) -> int:
@@ -116,12 +122,16 @@ def stored(tree: GitTree) -> int:
 def test_what_is_cached_is_read_without_the_remote(upstream: Path) -> None:
     for ref in ("v9.8", "main"):
         assert open_tree(f"git:{url(upstream)}@{ref}").read(PATH)
+    sh(upstream, "checkout", "-qb", "unread")
+    (upstream / PATH).write_bytes(b"new\n")
+    sh(upstream, "commit", "-qam", "new")
+    open_tree(f"git:{url(upstream)}@unread")
     upstream.rename(upstream.with_name("gone"))
     assert open_tree(f"git:{url(upstream)}@v9.8").read(PATH) == b"serve(9.8)\r\n", "a tag does not move"
     tree = open_tree(f"git:{url(upstream)}@main", offline=True)
     assert tree.read(PATH) == b"serve(9.9)\r\n"
     with pytest.raises(SourceError, match="offline, and 1 file"):
-        tree.read("python/sglang/srt/models/glm.py")
+        open_tree(f"git:{url(upstream)}@unread", offline=True).read(PATH)
     with pytest.raises(SourceError, match="offline"):
         open_tree(f"git:{url(upstream)}@v9.9.1", offline=True)
     with pytest.raises(SourceError, match="cannot fetch"):
