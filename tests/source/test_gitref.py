@@ -103,7 +103,9 @@ def test_the_first_source_that_is_read_brings_the_others_of_its_folder(
     assert isinstance(tree, GitTree)
     assert stored(tree) == 0
     sources = {
-        entry.blob for name, entry in tree.entries.items() if name.startswith("python/") and name.endswith(".py")
+        entry.blob
+        for name, entry in tree.entries.items()
+        if name.startswith("python/") and name.endswith((".py", ".cuh"))
     }
     assert tree.read(PATH)
     assert len(sources) > 1
