@@ -135,22 +135,23 @@ def make(
     from rocmfix.errors import GuardError
     from rocmfix.guards import report
     from rocmfix.guards.compile import Kernels
-    from rocmfix.guards.make import make as made_for, patch_text
+    from rocmfix.guards.make import Makings, make as made_for, patch_text
     from rocmfix.guards.toolchain import toolchain_for
     from rocmfix.system.clock import mail_date
     from rocmfix.system.files import write_atomic
 
     found = toolchain_for(source, toolchain, compiler)
     kernels = Kernels(open_source(source, offline=offline))
-    made = [made_for(kernels, file, archs or _ARCHS, found) for file in kernels.named(files)]
+    made = tuple(made_for(kernels, file, archs or _ARCHS, found) for file in kernels.named(files))
+    if as_json:
+        print_json(Makings(files=made))
     for each in made:
         text = patch_text(each, author, mail_date()) if each.patch else ""
         if text and out:
             write_atomic(out / report.patch_name(each), text.encode())
+            click.echo(report.made_line(each, str(out / report.patch_name(each))), err=as_json)
         elif text and not as_json:
             click.echo(text)
-        if as_json:
-            print_json(each)
     refused = [each for each in made if each.patch is None]
     if refused:
         details = tuple(line for each in refused for line in report.refusal_lines(each))

@@ -35,6 +35,12 @@ class Made(Record):
     """The proof: every unit of the file, with the guard in place."""
 
 
+class Makings(Record):
+    """What was made of each file that was asked for."""
+
+    files: tuple[Made, ...]
+
+
 @dataclass(frozen=True)
 class Span:
     """Neighbouring `#include` lines that go under one guard."""

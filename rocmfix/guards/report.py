@@ -109,9 +109,20 @@ def refusal_lines(made: Made) -> Iterator[str]:
     yield from (f"  {obstacle}" for obstacle in made.obstacles)
 
 
+def made_line(made: Made, where: str) -> str:
+    """What a guard was proved by, and where its patch is."""
+    archs = sorted({built.arch for built in made.built})
+    compiled = sum(built.came is Came.COMPILED for built in made.built)
+    return (
+        f"{made.file}: guarded; {compiled} of {len(made.built)} units compile for {' and '.join(archs)}, "
+        f"CUDA text the same: {where}"
+    )
+
+
 def patch_name(made: Made) -> str:
-    """A file name for the patch, without a number: order is the catalogue's business."""
-    return f"guard_{made.file.rpartition('/')[2].partition('.')[0]}.patch"
+    """A file name for the patch, without a number: order is the catalogue's business. Two files may share a name."""
+    folder, _, name = made.file.rpartition("/")
+    return f"guard_{folder.rpartition('/')[2]}_{name.partition('.')[0]}.patch"
 
 
 def _cut(text: str, width: int = _WIDE) -> str:
