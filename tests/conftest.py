@@ -28,6 +28,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes comes first: at the end, one process would wait for the other's real servers."""
+    items.sort(key=lambda item: item.get_closest_marker("server") is None)
+
+
 @pytest.fixture(scope="session")
 def in_ci() -> bool:
     """In CI nothing is skipped: what would be a skip elsewhere fails."""
