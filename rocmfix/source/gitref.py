@@ -57,12 +57,15 @@ class GitTree:
         found = (name for name, entry in self.entries.items() if name.startswith(prefix) and entry.mode != LINK)
         return tuple(sorted(path for path in map(self.layout.restore, found) if path is not None))
 
-    def _together(self, path: str) -> Iterable[str]:
+    def _together(self, path: str) -> Iterator[str]:
         """What to fetch for `path`: file by file, each waits for a round trip, and a scan reads thousands."""
-        top = path.partition("/")[0] + "/"
-        if not path.startswith(top) or not path.endswith(_SOURCES):
-            return [self.entries[path].blob]
-        return [entry.blob for name, entry in self.entries.items() if name.startswith(top) and name.endswith(_SOURCES)]
+        top, below, _ = path.partition("/")
+        if not below or not path.endswith(_SOURCES):
+            yield self.entries[path].blob
+            return
+        for name, entry in self.entries.items():
+            if name.startswith(f"{top}/") and name.endswith(_SOURCES):
+                yield entry.blob
 
     def copies(self) -> Iterator[Copied]:
         """Everything at the commit, links as links."""

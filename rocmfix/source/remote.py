@@ -67,8 +67,10 @@ class Remote:
 
     def need(self, blobs: Iterable[str]) -> None:
         """Have these blobs here, fetching all that are missing at once."""
+        if self.lock is None:  # a local repository has them, and which they are is not even asked
+            return
         wanted = set(blobs) - self.present
-        if self.lock is None or not wanted:
+        if not wanted:
             return
         missing = sorted(wanted - self._here(wanted))
         if missing and self.offline:
