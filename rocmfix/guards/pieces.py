@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import AnyStr, Final
 
 from rocmfix.guards.pyfacts import NVIDIA_PACKAGES
 
@@ -41,14 +41,7 @@ class Piece:
 
     def holds(self, word: str) -> bool:
         """Whether `word`, a name or a dotted one, stands in it."""
-        text = self.text
-        at = text.find(word) if word else -1
-        while at >= 0:  # a pattern for each word would cost more to compile than this does
-            end = at + len(word)
-            if not (_is_part(text[at - 1 : at]) or _is_part(text[end : end + 1])):
-                return True
-            at = text.find(word, end)
-        return False
+        return holds(self.text, word)
 
     def statements(self) -> tuple[list[ast.stmt], int]:
         """Its syntax, and what to add to the lines there. Raises SyntaxError when it was cut in the wrong place."""
@@ -58,6 +51,7 @@ class Piece:
         return (wrapper.body if isinstance(wrapper, ast.If) else []), self.line - 2
 
 
+_UNDERSCORE: Final = ("_", b"_")
 _OPENING: Final = re.compile(r"(?:[ \t]*@[^\n]*\n)*[ \t]*(?:async\s+)?(?P<kind>def|class)\s+(?P<name>\w+)")
 _HEAD: Final = re.compile(r"class\b.*?:[ \t]*(?:#[^\n]*)?\n", re.DOTALL)
 _FIRST: Final = re.compile(r"^([ \t]*)[^\s#]", re.MULTILINE)
@@ -66,8 +60,19 @@ _DECIDES: Final = re.compile(
 )
 
 
-def _is_part(character: str) -> bool:
-    return character.isalnum() or character == "_"
+def holds(text: AnyStr, word: AnyStr) -> bool:
+    """Whether `word` stands in `text` as a whole."""
+    at = text.find(word) if word else -1
+    while at >= 0:  # a pattern for each word would cost more to compile than this does
+        end = at + len(word)
+        if not (_is_part(text[at - 1 : at]) or _is_part(text[end : end + 1])):
+            return True
+        at = text.find(word, end)
+    return False
+
+
+def _is_part(character: AnyStr) -> bool:
+    return character.isalnum() or character in _UNDERSCORE
 
 
 def pieces(text: str) -> list[Piece]:

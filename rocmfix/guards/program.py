@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import gc
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
+from rocmfix.guards.pieces import holds
 from rocmfix.guards.pyfacts import Binding, Scope, Use
 from rocmfix.guards.pysource import PySource, dotted
 from rocmfix.tree import PACKAGE, Tree
 
 _NOT_RUNTIME = re.compile(r"/(?:tests?|benchmarks?|test_utils)/|/(?:test_|bench_|conftest)[^/]*$|/__main__\.py$")
+_ENTRY = re.compile(
+    r"/srt/(?:models|managers|entrypoints|model_executor|speculative)/|/runtime/(?:models|pipelines\w*)/"
+)
+"""Models are imported by folder and chosen by the checkpoint; the others are the server itself."""
 _MODULE = re.compile(rb"sglang(?:\.\w+)+")
 
 
@@ -41,7 +45,6 @@ class Program:
             if path.endswith(".py") and not _NOT_RUNTIME.search(path) and (data := tree.read(path)) is not None
         }
         self._parsed: dict[str, PySource] = {}
-        self._holding: dict[str, tuple[str, ...]] = {}
         self._near: dict[str, tuple[str, ...]] = {}
         self.shown = tree.shown
 
@@ -65,15 +68,14 @@ class Program:
         path = self._by_dotted.get(name)
         return self.source(path) if path else None
 
-    def holding(self, word: str) -> tuple[str, ...]:
+    def holding(self, word: str) -> Iterator[str]:
         """Every file in which the identifier `word` occurs, anywhere, strings and comments too."""
-        if word not in self._holding:
-            self._holding[word] = tuple(dict.fromkeys(self._occurrences(word.encode())))
-        return self._holding[word]
+        asked = word.encode()
+        return (path for path, text in self._texts.items() if holds(text, asked))
 
-    def references(self, module: str, name: str) -> Iterator[tuple[PySource, Binding | None, Use]]:
-        """Every read of `name` of `module` elsewhere in the tree, with the import that brought it in."""
-        for path in self._candidates(module, name.encode()):
+    def references(self, module: str, name: str, *, entries: bool) -> Iterator[tuple[PySource, Binding | None, Use]]:
+        """Every read of `name` of `module` in entries, or elsewhere in the tree, with the import that brought it in."""
+        for path in self._candidates(module, name, entries=entries):
             source = self.source(path)
             for bound in source.imports(name):
                 if bound.symbol == name and related(bound.module, module):
@@ -85,9 +87,9 @@ class Program:
                     if use.base.split(".")[0] == bound.name and within(use.scope, bound.scope)
                 )
 
-    def importers(self, module: str) -> Iterator[tuple[PySource, Binding]]:
-        """Every import of `module` or of something in it."""
-        for path in self._candidates(module, module.rpartition(".")[2].encode()):
+    def importers(self, module: str, *, entries: bool) -> Iterator[tuple[PySource, Binding]]:
+        """Every import of `module` or of something in it, by entries or elsewhere."""
+        for path in self._candidates(module, module.rpartition(".")[2], entries=entries):
             source = self.source(path)
             yield from ((source, bound) for bound in self._module_bindings(source, module))
             yield from ((source, bound) for bound in source.imports_from(module))
@@ -99,11 +101,15 @@ class Program:
         for bound in source.imports(module):
             yield bound
 
-    def _candidates(self, module: str, word: bytes) -> tuple[str, ...]:
-        """Files that spell `module` or a package around it, and `word`; those parsed already come first."""
-        whole = re.compile(rb"\b%s\b" % re.escape(word))
-        found = [path for path in self._around(module) if word in self._texts[path] and self.spells(path, whole)]
-        return tuple(sorted(found, key=lambda path: path not in self._parsed))
+    def _candidates(self, module: str, word: str, *, entries: bool) -> Iterator[str]:
+        """Files that spell `module` or a package around it, and `word`."""
+        asked = word.encode()
+        around = self._around(module)
+        return (path for path in around if (path in self._entries) is entries and holds(self._texts[path], asked))
+
+    @cached_property
+    def _entries(self) -> frozenset[str]:
+        return frozenset(filter(is_entry, self._texts))
 
     def _around(self, module: str) -> tuple[str, ...]:
         if module not in self._near:
@@ -129,25 +135,10 @@ class Program:
     def _by_dotted(self) -> dict[str, str]:
         return {dotted(path): path for path in self._texts}
 
-    @cached_property
-    def _blob(self) -> tuple[bytes, list[int], list[str]]:
-        starts, paths, at = [], [], 0
-        for path, data in self._texts.items():
-            starts.append(at)
-            paths.append(path)
-            at += len(data) + 1
-        return b"\0".join(self._texts.values()), starts, paths
 
-    def _occurrences(self, word: bytes) -> Iterator[str]:
-        """One search through everything at once: thousands of small searches cost more than the text."""
-        blob, starts, paths = self._blob
-        at = blob.find(word)
-        while at >= 0:
-            index = bisect.bisect_right(starts, at) - 1
-            after = starts[index + 1] if index + 1 < len(starts) else len(blob)
-            if re.search(rb"\b%s\b" % re.escape(word), self._texts[paths[index]]):
-                yield paths[index]
-            at = blob.find(word, after)
+def is_entry(path: str) -> bool:
+    """Whether what stands in the file at `path` runs on every platform."""
+    return _ENTRY.search(path) is not None
 
 
 def related(imported: str, module: str) -> bool:

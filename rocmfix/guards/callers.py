@@ -1,0 +1,228 @@
+"""Finds who has a function, a method or a module of the tree run: the steps that `reach` climbs by."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from typing import TypeAlias
+
+from rocmfix.guards.program import Program, is_entry, related, within
+from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
+from rocmfix.guards.pysource import PySource
+
+_OTHER_PLATFORMS = ("_cpu", "_npu", "_xpu", "_hpu", "_musa", "_mps", "_tpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One use that has a unit run, with the import that brought the name in."""
+
+    source: PySource
+    use: Use
+    bound: Binding | None = None
+    imports: bool = False
+    """It imports the module: what stands at module level runs then."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether nobody further need be looked for."""
+        return self.imports or is_entry(self.source.path)
+
+    @property
+    def name(self) -> str:
+        """What the use stands in."""
+        name = "import" if self.imports else ".".join(self.use.scope) or "module level"
+        return f"{name} (runs on every platform)" if is_entry(self.source.path) else name
+
+    def tests(self) -> Iterator[tuple[Test, Scope]]:
+        """What must hold for the use and for its import, and where that stands."""
+        yield from ((test, self.use.scope) for test in self.use.tests)
+        if self.bound:
+            yield from ((test, self.bound.scope) for test in self.bound.tests)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A table holds it under a name that the user gives: nobody need be looked for."""
+
+    decorator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """ROCm does not come this way."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Nobody was found, yet somebody may be there."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nobody yet: those who come after this cost more to find."""
+
+
+Found: TypeAlias = "Caller | Registered | Closed | Untold"
+
+
+class Callers:
+    """Whoever uses a unit (a top-level function or class, a method, a module), found once and remembered."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._known: dict[tuple[str, Scope], _Once] = {}
+
+    def of(self, source: PySource, unit: Scope) -> Iterable[Found | Later]:
+        """Whoever has `unit` of `source` run, nearest first; never nobody. Read on only as far as it is asked."""
+        key = (source.path, unit)
+        if key not in self._known:
+            self._known[key] = _Once(self._of(source, unit))
+        return self._known[key]
+
+    def _of(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
+        if not unit:
+            yield from self._imported(source)
+        elif len(unit) > 1 or source.is_class(unit):
+            yield from self._member(source, unit)
+        else:
+            yield from self._named(source, unit[0], unit)
+
+    def _named(self, source: PySource, name: str, unit: Scope) -> Iterator[Found | Later]:
+        """A top-level function or class: whoever uses its name, here or elsewhere."""
+        here = (
+            Caller(source, use)
+            for use in source.uses(name)
+            if use.scope[: len(unit)] != unit and _is(use, name) and not _is_own(source, use)
+        )
+        yield from _or_else(chain(here, self._elsewhere(source, name)), lambda: self._unused(source, name, unit))
+
+    def _elsewhere(self, source: PySource, name: str) -> Iterator[Found | Later]:
+        for entries in (True, False):
+            yield from () if entries else (Later(),)
+            for other, bound, use in self._program.references(source.dotted, name, entries=entries):
+                yield Caller(other, use, bound)
+
+    def _member(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
+        """A method: its class's own calls of it, and for what others may call, the class itself."""
+        owner, method = unit[0], unit[-1] if len(unit) > 1 else ""
+        if method.endswith(_OTHER_PLATFORMS):
+            yield Closed(f"{self._program.shown(source.path)}: {owner}.{method} is another platform's")
+            return
+        inside = [
+            Caller(source, use)
+            for use in (source.uses(method) if method else ())
+            if use.base in {"self", "cls", "super", owner}
+            and use.scope[:1] == unit[:1]
+            and use.scope[: len(unit)] != unit
+        ]
+        yield from inside
+        if method == "forward_cuda" and source.function((owner, "forward_hip")):
+            # MultiPlatformOp.dispatch_forward, sglang/srt/layers/utils/multi_platform.py
+            if not inside:
+                yield Closed(f"{self._program.shown(source.path)}: {owner} has a forward_hip")
+        elif not inside or not (_private(method) or self._only_inside(source, method)):
+            yield from self._named(source, owner, (owner,))
+
+    def _only_inside(self, source: PySource, method: str) -> bool:
+        """Whether no other file calls a method of that name through an object."""
+        return not any(
+            use.base not in {"", "self", "cls", "super"} and use.call is not None
+            for path in self._program.holding(method)
+            if path != source.path
+            for use in self._program.source(path).uses(method)
+        )
+
+    def _imported(self, source: PySource) -> Iterator[Found | Later]:
+        """Code at module level runs when the module is imported."""
+        users = (
+            Caller(other, _as_use(bound), imports=True)
+            for entries in (True, False)
+            for other, bound in self._program.importers(source.dotted, entries=entries)
+        )
+        yield from _or_else(users, lambda: Untold(f"no import of {source.dotted} found"))
+
+    def _unused(self, source: PySource, name: str, unit: Scope) -> Found:
+        registered = _registered(source, unit)
+        if registered:
+            return Registered(registered)
+        other = next(self._naming(source, name), None)
+        if other:
+            where = self._program.shown(other)
+            return Untold(f"{name} is named in {where}, but not as a call this scan can follow")
+        return Closed(f"nothing that a server runs calls {name}")
+
+    def _naming(self, source: PySource, name: str) -> Iterator[str]:
+        """Other files that spell `name` and may mean that of `source`: a table of names, an attribute of something."""
+        quoted = re.compile(rb"[\"']%s[\"']" % re.escape(name.encode()))
+        for path in self._program.holding(name):
+            other = self._program.source(path)
+            theirs = other.function((name,)) or any(
+                bound.symbol == name and not related(bound.module, source.dotted) for bound in other.imports(name)
+            )
+            if other is not source and (not theirs or self._program.spells(path, quoted)):
+                yield path
+
+
+class _Once:
+    """A generator that can be read again: what has been made is kept."""
+
+    def __init__(self, made: Iterator[Found | Later]) -> None:
+        self._made = made
+        self._kept: list[Found | Later] = []
+
+    def __iter__(self) -> Iterator[Found | Later]:
+        for at in count():
+            if at == len(self._kept):
+                self._kept.extend(islice(self._made, 1))
+            if at == len(self._kept):
+                return
+            yield self._kept[at]
+
+
+def _or_else(found: Iterator[Found | Later], otherwise: Callable[[], Found]) -> Iterator[Found | Later]:
+    """Everything of `found`; `otherwise` when there is nobody."""
+    nobody = True
+    for each in found:
+        nobody = nobody and isinstance(each, Later)
+        yield each
+    if nobody:
+        yield otherwise()
+
+
+def _is(use: Use, name: str) -> bool:
+    """A bare name, or the operator that torch.ops makes of it."""
+    return not use.base or (use.base.startswith("torch.ops") and use.name == name)
+
+
+def _is_own(source: PySource, use: Use) -> bool:
+    """A name that the function around it has for itself: an argument or a local variable."""
+    own = (one.scope for one in source.assigned(use.name, use.scope))
+    return not use.base and (
+        source.is_parameter(use.name, use.scope)
+        or any(scope and within(use.scope, scope) and not source.is_class(scope) for scope in own)
+    )
+
+
+def _private(method: str) -> bool:
+    return method.startswith("_") and not method.endswith("__")
+
+
+def _as_use(bound: Binding) -> Use:
+    return Use(bound.name, "", bound.scope, bound.tests, bound.line, None)
+
+
+def _registered(source: PySource, unit: Scope) -> str:
+    """The decorator that hands a function to a table under a name, such as an attention backend's."""
+    function = source.function(unit)
+    for decorator in function.decorator_list if function else ():
+        if isinstance(decorator, ast.Call) and decorator.args and isinstance(decorator.args[0], ast.Constant):
+            return ast.unparse(decorator)
+    return ""
