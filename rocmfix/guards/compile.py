@@ -15,7 +15,7 @@ from rocmfix.guards.conditionals import HIP
 from rocmfix.guards.headers import cuda_only
 from rocmfix.guards.loaders import Loader, loaders
 from rocmfix.guards.program import Program
-from rocmfix.guards.reach import Reachability, Reachable
+from rocmfix.guards.reach import Reachable, reach
 from rocmfix.guards.toolchain import Toolchain
 from rocmfix.guards.units import NotReadableError, Unit, unit_of
 from rocmfix.model import Record
@@ -91,12 +91,9 @@ class Kernels:
 
     def reachable(self) -> tuple[str, ...]:
         """Files that a loader names and that ROCm can come to, as far as can be told."""
-        climb = Reachability(self.program)
-        return tuple(
-            sorted(
-                {file for each in self.loaders if climb.of(each).reachable is not Reachable.NO for file in each.files}
-            )
-        )
+        answers = zip(self.loaders, reach(self.program, self.loaders), strict=True)
+        open_ = (loader for loader, answer in answers if answer.reachable is not Reachable.NO)
+        return tuple(sorted({file for loader in open_ for file in loader.files}))
 
     def named(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """The files that `wanted` means: paths, ends of paths, or headers that compiled files include."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -21,6 +21,10 @@ class _Unread:
     piece: Piece
     scope: Scope
     tests: tuple[Test, ...]
+
+    def wanted(self, word: str, beside: str) -> bool:
+        """Whether it spells `word`, and `beside` if that is no empty text."""
+        return self.piece.holds(word) and (not beside or beside in self.piece.text)
 
     def visible(self, scope: Scope) -> bool:
         """Whether a name that it binds may be seen from `scope`, or is one of a class that `scope` names."""
@@ -40,7 +44,7 @@ class PySource:
         self._kept: list[Facts] = []
         """Facts that were given out: answers about them are remembered by the identity of their syntax."""
         self._reader = Reader(self._facts, path, self.dotted)
-        self._asked: set[tuple[str, Scope | None]] = set()
+        self._asked: set[tuple[str, Scope | None, str]] = set()
         self._unread: list[_Unread] = []
         try:
             self._unread = self._in_turn(pieces(text), (), ())
@@ -52,14 +56,14 @@ class PySource:
 
         `seen_from` is where that must be visible; what is not may be left out.
         """
-        self._find("import *" if name == "*" else name, seen_from)
+        self._find("import *" if name == "*" else name, seen_from, beside="import")
         return _in_order(self._facts.imports.get(name, ()))
 
-    def imports_from(self, module: str) -> Iterator[Binding]:
+    def imports_from(self, module: str) -> tuple[Binding, ...]:
         """Imports of something in `module`."""
-        self._find(module.rpartition(".")[2])
-        found = (bound for bounds in tuple(self._facts.imports.values()) for bound in bounds)
-        yield from (bound for bound in tuple(found) if bound.symbol and bound.module == module)
+        self._find(module.rpartition(".")[2], beside="import")
+        found = {bound for bounds in self._facts.imports.values() for bound in bounds}
+        return _in_order(bound for bound in found if bound.symbol and bound.module == module)
 
     def uses(self, name: str) -> tuple[Use, ...]:
         """Every read of a name or attribute `name`."""
@@ -103,16 +107,19 @@ class PySource:
         """The function or method of the module that `scope` lies in, without the functions nested in it."""
         return next((scope[:end] for end in range(1, len(scope) + 1) if not self.is_class(scope[:end])), scope)
 
-    def _find(self, word: str, seen_from: Scope | None = None) -> None:
-        """Read every statement that spells `word`."""
-        if (word, seen_from) in self._asked or (word, None) in self._asked:
+    def _find(self, word: str, seen_from: Scope | None = None, beside: str = "") -> None:
+        """Read every statement that spells `word`, and `beside` with it."""
+        asked = (word, seen_from, beside)
+        if not self._asked.isdisjoint({asked, (word, None, beside), (word, None, "")}):
             return
-        self._asked.add((word, seen_from))
+        self._asked.add(asked)
+        if word not in self._text or beside not in self._text:
+            return
         waiting, self._unread = self._unread, []
         try:
             while waiting:
                 each = waiting.pop()
-                if not each.piece.holds(word) or (seen_from is not None and not each.visible(seen_from)):
+                if not each.wanted(word, beside) or (seen_from is not None and not each.visible(seen_from)):
                     self._unread.append(each)
                 elif each.piece.is_class and (cut := members(each.piece)):
                     waiting += self._class(cut, each)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
 from rocmfix.guards.callers import Caller, Callers, Closed, Found, Later, Registered, Untold
 from rocmfix.guards.loaders import Loader
@@ -14,6 +16,7 @@ from rocmfix.guards.platform import Platform
 from rocmfix.guards.program import Program
 from rocmfix.guards.pyfacts import Scope, Test
 from rocmfix.guards.pysource import PySource
+from rocmfix.system.workers import spread
 
 _TELLING = re.compile(
     r"depth|\benvs?\b|SGLANG_|aiter|gfx|server_args|backend|scoring_func|\benable_|\buse_|_mode\b|hisparse",
@@ -133,6 +136,18 @@ class Reachability:
 
     def _at(self, caller: Caller) -> str:
         return f"{self._program.shown(caller.source.path)}:{caller.use.line}"
+
+
+def reach(program: Program, loaders: Sequence[Loader]) -> tuple[Reach, ...]:
+    """The answer for each loader call. Calls of one folder share their callers, so one process asks for them all."""
+    climb = Reachability(program)
+    folders: dict[str, list[int]] = {}
+    for number, loader in enumerate(loaders):
+        folders.setdefault(posixpath.dirname(loader.source.path), []).append(number)
+    largest_first = sorted(folders.values(), key=len, reverse=True)
+    answers = spread(lambda numbers: [(number, climb.of(loaders[number])) for number in numbers], largest_first)
+    told = dict(chain.from_iterable(answers))
+    return tuple(told[number] for number in range(len(loaders)))
 
 
 def _from_loader(step: _Step | None) -> list[_Step]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from rocmfix.guards.chain import Inclusion, Sources, inclusions
 from rocmfix.guards.conditionals import HIP
-from rocmfix.guards.constructs import Met, constructs
+from rocmfix.guards.constructs import constructs
 from rocmfix.guards.findings import Finding, Scan
 from rocmfix.guards.headers import cuda_only
 from rocmfix.guards.loaders import loaders
 from rocmfix.guards.program import Program, uncollected
-from rocmfix.guards.reach import Reach, Reachability, Reachable
+from rocmfix.guards.reach import Reach, Reachable, reach
 from rocmfix.system.workers import at_once
 from rocmfix.tree import Tree
 
@@ -39,16 +39,12 @@ def scan(tree: Tree) -> Scan:
 
 def _scanned(tree: Tree) -> Scan:
     sources = Sources(tree)
-    reached, (lines, met) = at_once(lambda: reach_of_files(tree, sources), lambda: _cuda_only(sources))
-    found = [_finding(sources, line, reached) for line in lines]
-    found += _constructs(sources, met, reached)
+    reached = reach_of_files(tree, sources)
+    lines, found = at_once(lambda: cuda_lines(sources), lambda: list(_constructs(sources, reached)))
+    found += [_finding(sources, line, reached) for line in lines]
     return Scan(
         source=tree.source, findings=tuple(sorted(found, key=lambda each: (each.file, each.line, each.include)))
     )
-
-
-def _cuda_only(sources: Sources) -> tuple[list[CudaLine], dict[str, tuple[Met, ...]]]:
-    return cuda_lines(sources), {file: tuple(constructs(sources, file)) for file in sources.files}
 
 
 def cuda_lines(sources: Sources) -> list[CudaLine]:
@@ -72,48 +68,46 @@ def _note(line: CudaLine, root: str, met: Inclusion) -> None:
 def reach_of_files(tree: Tree, sources: Sources) -> dict[str, Reach]:
     """For each file that a loader names, the best answer among its loaders."""
     program = Program(tree)
-    climb = Reachability(program)
+    found = tuple(loaders(program, sources))
     best: dict[str, Reach] = {}
-    for loader in loaders(program, sources):
-        answer = climb.of(loader)
+    for loader, answer in zip(found, reach(program, found), strict=True):
         for file in loader.files:
-            best[file] = min((answer, best.get(file, answer)), key=_rank)
+            best[file] = min((best.get(file, answer), answer), key=_rank)
     return best
 
 
-def _rank(reach: Reach) -> tuple[int, int]:
-    return (_BEST.index(reach.reachable), len(reach.conditions))
+def _rank(answer: Reach) -> tuple[int, int]:
+    return (_BEST.index(answer.reachable), len(answer.conditions))
 
 
 def _finding(sources: Sources, line: CudaLine, reached: dict[str, Reach]) -> Finding:
     roots = [root for root in line.via if root in reached] if line.active else [line.file]
     root = min(roots, key=lambda each: _rank(reached[each]) if each in reached else (len(_BEST), 0), default=line.file)
-    reach = reached.get(root) or Reach(Reachable.UNKNOWN, (), "no loader call names a file that includes it")
+    answer = reached.get(root) or Reach(Reachable.UNKNOWN, (), "no loader call names a file that includes it")
     return _told(
-        sources, line.file, line.line, line.include, reach, guarded=not line.active, via=line.via.get(root, ())
+        sources, line.file, line.line, line.include, answer, guarded=not line.active, via=line.via.get(root, ())
     )
 
 
 def _told(  # noqa: PLR0913 - one record's fields
-    sources: Sources, file: str, line: int, include: str, reach: Reach, *, guarded: bool, via: tuple[str, ...]
+    sources: Sources, file: str, line: int, include: str, answer: Reach, *, guarded: bool, via: tuple[str, ...]
 ) -> Finding:
     return Finding(
         file=sources.shown(file),
         line=line,
         include=include,
         guarded=guarded,
-        reachable=reach.reachable,
-        chain=(*(sources.shown(header) for header in via), *reach.chain),
-        gate=reach.gate or None,
-        condition=" and ".join(reach.conditions) or None,
+        reachable=answer.reachable,
+        chain=(*(sources.shown(header) for header in via), *answer.chain),
+        gate=answer.gate or None,
+        condition=" and ".join(answer.conditions) or None,
     )
 
 
-def _constructs(sources: Sources, met: dict[str, tuple[Met, ...]], reached: dict[str, Reach]) -> Iterator[Finding]:
+def _constructs(sources: Sources, reached: dict[str, Reach]) -> Iterator[Finding]:
     """CUDA-only language in files that a loader names; in what nobody loads it harms nobody."""
-    for file, reach in reached.items():
-        if reach.reachable is not Reachable.NO:
-            for each in met.get(file, ()):
-                name = each.construct.name
-                include = name if name == "inline PTX" else f"{name}: {each.text}"
-                yield _told(sources, file, each.line, include, reach, guarded=False, via=())
+    for file, answer in reached.items():
+        for each in constructs(sources, file) if answer.reachable is not Reachable.NO else ():
+            name = each.construct.name
+            include = name if name == "inline PTX" else f"{name}: {each.text}"
+            yield _told(sources, file, each.line, include, answer, guarded=False, via=())

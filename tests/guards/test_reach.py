@@ -9,7 +9,7 @@ import pytest
 from rocmfix.guards.chain import Sources
 from rocmfix.guards.loaders import loaders
 from rocmfix.guards.program import Program
-from rocmfix.guards.reach import Reach, Reachability, Reachable
+from rocmfix.guards.reach import Reach, Reachability, Reachable, reach as reach_all
 from rocmfix.tree import MemoryTree
 
 ROOT = "python/sglang"
@@ -52,14 +52,18 @@ def reach(layer: str, loader: str = LOADER, **more: str) -> Reach:
         f"{ROOT}/srt/layers/layer.py": layer,
         f"{ROOT}/srt/models/model.py": "from sglang.srt.layers.layer import Layer\nEntryClass = Layer\n",
     } | {f"{ROOT}/srt/{name.replace('__', '/')}.py": text for name, text in more.items()}
+    program, sources = opened(files)
+    (loader_call,) = loaders(program, sources)
+    assert loader_call.files == (f"{ROOT}/jit_kernel/csrc/moe/k.cuh",)
+    return Reachability(program).of(loader_call)
+
+
+def opened(files: dict[str, str]) -> tuple[Program, Sources]:
     tree = MemoryTree(
         {path: textwrap.dedent(text).encode() for path, text in files.items()}
         | {f"{ROOT}/jit_kernel/csrc/moe/k.cuh": b"#include <cuda.h>\n", f"{ROOT}/jit_kernel/include/x.cuh": b""}
     )
-    program, sources = Program(tree), Sources(tree)
-    (loader_call,) = loaders(program, sources)
-    assert loader_call.files == (f"{ROOT}/jit_kernel/csrc/moe/k.cuh",)
-    return Reachability(program).of(loader_call)
+    return Program(tree), Sources(tree)
 
 
 def layer(body: str, head: str = "") -> str:
@@ -231,3 +235,74 @@ def test_an_argument_or_a_local_of_the_same_name_is_no_call(body: str) -> None:
     model = "from sglang.jit_kernel.k import used\nfrom sglang.srt.layers.layer import run_j\nused(1)\n"
     assert reach("class Layer: ...", own, models__more=model).reachable is Reachable.NO
     assert reach(text, own, models__more=model.replace("used(1)", "run_j(1)")).reachable is Reachable.YES
+
+
+CIRCLE = """
+    from sglang.jit_kernel.k import run_k
+
+    def outer(x, again=False):
+        first_k(x)
+        return run_k(inner(x))
+
+    def inner(x):
+        second_k(x)
+        return outer(x) if x.deep else x
+
+    def first_k(x):
+        return load_jit("a", cuda_files=["moe/k.cuh"])
+
+    def second_k(x):
+        return load_jit("b", cuda_files=["moe/k.cuh"])
+"""
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_functions_that_call_each_other_are_both_reached_whichever_is_asked_first(step: int) -> None:
+    """The climb kept "only reached from itself" for `inner`, which it had met below the `outer` that calls it."""
+    files = {
+        f"{ROOT}/srt/layers/circle.py": CIRCLE,
+        f"{ROOT}/srt/models/model.py": "from sglang.srt.layers.circle import outer\nouter(1)\n",
+    }
+    program, sources = opened(files)
+    climb = Reachability(program)
+    answers = {call.use.line: climb.of(call) for call in list(loaders(program, sources))[::step]}
+    assert [answer.reachable for answer in answers.values()] == [Reachable.YES] * 2
+    assert [hop.rpartition(":")[2] for hop in answers[16].chain] == [
+        "16 second_k",
+        "9 inner",
+        "6 outer",
+        "2 module level (runs on every platform)",
+    ]
+    alone = Reachability(opened(files)[0])
+    assert answers == {call.use.line: alone.of(call) for call in loaders(program, sources)}
+
+
+def test_functions_that_only_call_each_other_are_reached_by_nobody() -> None:
+    program, sources = opened({f"{ROOT}/srt/layers/circle.py": CIRCLE})
+    answers = reach_all(program, tuple(loaders(program, sources)))
+    assert {(answer.reachable, answer.gate) for answer in answers} == {(Reachable.NO, "only reached from itself")}
+
+
+def test_of_two_ways_the_shorter_is_told() -> None:
+    long = "def forward(self, x):\n    return self._a(x)\ndef _a(self, x):\n    return self._b(x)\ndef _b(self, x):\n    return run_k(x)"
+    short = f"{IMPORT}\nrun_k(1)\n"
+    assert len(reach(layer(long, IMPORT)).chain) == 6
+    assert len(reach(layer(long, IMPORT), models__zoo=short).chain) == 3
+
+
+def test_every_loader_call_has_its_own_answer_in_the_order_asked() -> None:
+    files = {
+        f"{ROOT}/srt/layers/a/one.py": 'def f():\n    load_jit("a", cuda_files=["moe/k.cuh"])\n',
+        f"{ROOT}/srt/layers/b/two.py": 'def g():\n    load_jit("b", cuda_files=["moe/k.cuh"])\n\n\ndef h():\n'
+        '    load_jit("c", cuda_files=["moe/k.cuh"])\n',
+        f"{ROOT}/srt/models/model.py": "from sglang.srt.layers.b.two import h\nh()\n",
+    }
+    program, sources = opened(files)
+    calls = tuple(loaders(program, sources))
+    answers = reach_all(program, calls[::-1])
+    assert [answer.chain[0].partition("srt/layers/")[2] for answer in answers] == [
+        "b/two.py:6 h",
+        "b/two.py:2 g",
+        "a/one.py:2 f",
+    ]
+    assert [answer.reachable for answer in answers] == [Reachable.YES, Reachable.NO, Reachable.NO]
