@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from rocmfix.cli._image import progress
 from rocmfix.cli._options import (
     SOURCE_HELP,
     catalogue,
@@ -15,6 +17,9 @@ from rocmfix.cli._options import (
     print_json,
     print_lines,
 )
+
+if TYPE_CHECKING:
+    from rocmfix.guards.make import Made
 
 _ARCHS = ("gfx942", "gfx950")
 
@@ -99,7 +104,7 @@ def compile(  # noqa: A001 - the verb
             print_lines(report.proof_lines(proof))
         ctx.exit(0 if proof.holds else 1)
     kernels = Kernels(tree)
-    built = build(kernels, kernels.named(files) if files else kernels.reachable(), archs or _ARCHS, found)
+    built = build(kernels, kernels.named(files) if files else kernels.reachable, archs or _ARCHS, found)
     if as_json:
         print_json(built)
     else:
@@ -108,7 +113,7 @@ def compile(  # noqa: A001 - the verb
 
 
 @command.command(epilog="Exit codes: 0 every file has its guard, 15 a guard was refused.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--in", "source", required=True, metavar="SOURCE", help="The tree the files are in.")
 @click.option("--author", required=True, help="Who signs the patch: 'Name <address>'.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write the patches into this folder.")
@@ -131,7 +136,10 @@ def make(
     as_json: bool,
     offline: bool,
 ) -> None:
-    """Make the guard that a maintainer would merge for each FILE, proved by the compiler, or say what is in the way."""
+    """Make the guard that a maintainer would merge for each FILE, proved by the compiler, or say what is in the way.
+
+    FILE is a kernel or a header; without one, every file with a CUDA-only include that ROCm comes to is tried.
+    """
     from rocmfix.errors import GuardError
     from rocmfix.guards import report
     from rocmfix.guards.compile import Kernels
@@ -142,16 +150,21 @@ def make(
 
     found = toolchain_for(source, toolchain, compiler)
     kernels = Kernels(open_source(source, offline=offline))
-    made = tuple(made_for(kernels, file, archs or _ARCHS, found) for file in kernels.named(files))
+    wanted = [path for name in files for path in kernels.spelled(name)] if files else kernels.guardable()
+    made: list[Made] = []
+    with progress() as reporting:
+        for number, file in enumerate(dict.fromkeys(wanted), 1):
+            with reporting.step(f"{number} of {len(wanted)}: {kernels.tree.shown(file)}"):
+                each = made_for(kernels, file, archs or _ARCHS, found)
+            made.append(each)
+            text = patch_text(each, author, mail_date()) if each.patch else ""
+            if text and out:
+                write_atomic(out / report.patch_name(each), text.encode())
+                click.echo(report.made_line(each, str(out / report.patch_name(each))), err=as_json)
+            elif text and not as_json:
+                click.echo(text)
     if as_json:
-        print_json(Makings(files=made))
-    for each in made:
-        text = patch_text(each, author, mail_date()) if each.patch else ""
-        if text and out:
-            write_atomic(out / report.patch_name(each), text.encode())
-            click.echo(report.made_line(each, str(out / report.patch_name(each))), err=as_json)
-        elif text and not as_json:
-            click.echo(text)
+        print_json(Makings(files=tuple(made)))
     refused = [each for each in made if each.patch is None]
     if refused:
         details = tuple(line for each in refused for line in report.refusal_lines(each))

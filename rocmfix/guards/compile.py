@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
+from threading import Event
 
 from rocmfix.errors import GuardError
-from rocmfix.guards.chain import Sources, inclusions
+from rocmfix.guards.chain import Inclusion, Sources, inclusions
 from rocmfix.guards.conditionals import HIP
 from rocmfix.guards.headers import cuda_only
 from rocmfix.guards.loaders import Loader, loaders
@@ -68,6 +70,11 @@ class BuildReport(Record):
         return Came.COMPILED in came and Came.FAILED not in came
 
 
+def is_open(met: Inclusion) -> bool:
+    """Whether ROCm comes to an include that only CUDA has."""
+    return met.found is None and met.active is not False and cuda_only(met.name) is not None
+
+
 @dataclass(frozen=True)
 class Job:
     """One unit to compile, or the reason why there is none."""
@@ -89,29 +96,40 @@ class Kernels:
         self.program: Program = like.program if like else Program(tree)
         self.loaders: tuple[Loader, ...] = like.loaders if like else tuple(loaders(self.program, self.sources))
 
+    @cached_property
     def reachable(self) -> tuple[str, ...]:
         """Files that a loader names and that ROCm can come to, as far as can be told."""
         answers = zip(self.loaders, reach(self.program, self.loaders), strict=True)
         open_ = (loader for loader, answer in answers if answer.reachable is not Reachable.NO)
         return tuple(sorted({file for loader in open_ for file in loader.files}))
 
-    def named(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        """The files that `wanted` means: paths, ends of paths, or headers that compiled files include."""
-        found: dict[str, None] = {}
-        for name in wanted:
-            matches = [path for path in self.sources.files if f"/{path}".endswith("/" + name.lstrip("/"))]
-            if not matches:
-                raise GuardError(f"{self.tree.source} has no C++ file {name}", hint="rocmfix guards scan lists them")
-            found.update(dict.fromkeys(self._compiled_for(matches)))
-        return tuple(found)
+    @cached_property
+    def roots(self) -> frozenset[str]:
+        """Files that a loader names."""
+        return frozenset(file for each in self.loaders for file in each.files)
 
-    def _compiled_for(self, paths: list[str]) -> Iterator[str]:
-        roots = {file for each in self.loaders for file in each.files}
-        for path in paths:
-            if path in roots:
-                yield path
-            else:
-                yield from sorted(root for root in roots if self.includes(root, path))
+    def guardable(self) -> tuple[str, ...]:
+        """Every file, headers too, with a CUDA-only include that ROCm comes to."""
+        met = (each for root in self.reachable for each in inclusions(self.sources, root, HIP))
+        return tuple(sorted({each.hop.file for each in met if is_open(each)}))
+
+    def spelled(self, name: str) -> tuple[str, ...]:
+        """The files that `name`, a path or the end of one, can mean. Raises GuardError when there is none."""
+        matches = tuple(path for path in self.sources.files if f"/{path}".endswith("/" + name.lstrip("/")))
+        if not matches:
+            raise GuardError(f"{self.tree.source} has no C++ file {name}", hint="rocmfix guards scan lists them")
+        return matches
+
+    def named(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        """The files that are compiled for what `wanted` spells: themselves, or those that include a header."""
+        paths = (path for name in wanted for path in self.spelled(name))
+        return tuple(dict.fromkeys(root for path in paths for root in self.compiled_for(path)))
+
+    def compiled_for(self, path: str) -> tuple[str, ...]:
+        """`path` itself when a loader names it, else the files whose compilation for ROCm reads it."""
+        return (
+            (path,) if path in self.roots else tuple(sorted(each for each in self.roots if self.includes(each, path)))
+        )
 
     def includes(self, root: str, header: str) -> bool:
         """Whether compiling `root` for ROCm reads `header`."""
@@ -136,15 +154,25 @@ class Kernels:
             return Job(loader, file, arch, None, str(refusal))
 
 
-def build(kernels: Kernels, files: Sequence[str], archs: Sequence[str], toolchain: Toolchain) -> BuildReport:
-    """Compile `files` for `archs`."""
+def build(
+    kernels: Kernels, files: Sequence[str], archs: Sequence[str], toolchain: Toolchain, *, until_failure: bool = False
+) -> BuildReport:
+    """Compile `files` for `archs`; `until_failure` leaves out what had not begun when one failed."""
+    failed = Event()
+
+    def one(number: int, job: Job) -> Built | None:
+        if until_failure and failed.is_set():
+            return None
+        built = _compile(kernels, number, job, folder, toolchain)
+        if built.came is Came.FAILED:
+            failed.set()
+        return built
+
     jobs = kernels.jobs(files, archs)
     with workspace() as folder:
         write_out(folder, _copies(kernels, files))
         with ThreadPoolExecutor(processors()) as pool:
-            built = tuple(
-                pool.map(lambda each: _compile(kernels, each[0], each[1], folder, toolchain), enumerate(jobs))
-            )
+            built = tuple(each for each in pool.map(one, range(len(jobs)), jobs) if each)
     return BuildReport(source=kernels.tree.source, toolchain=toolchain.name, built=built)
 
 
@@ -197,7 +225,7 @@ def _judged(said: str, job: Job, *, ok: bool) -> tuple[Came, str, str]:
     missing = _MISSING.search(found["text"])
     if missing and cuda_only(missing[1]) is None:
         return Came.NOT_COMPILABLE, f"{missing[1]} is not in this tree nor in the toolchain", at
-    unit = job.unit
+    unit = job.unit if "mask must be a 64-bit" not in found["text"] else None  # AMD's header, whatever was guessed
     if unit and unit.guessed and ("static assertion" in found["text"] or (found["file"] or "").startswith("unit_")):
         return Came.NOT_COMPILABLE, f"{found['text']} (with our guess: {', '.join(unit.guessed)})", at
     return Came.FAILED, found["text"], at

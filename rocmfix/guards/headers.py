@@ -16,6 +16,13 @@ class CudaOnly:
     library: str
     counterpart: str | None = None
     """The HIP header that declares the same things under HIP names."""
+    alias: str | None = None
+    """The line after it that gives them CUDA's: nothing hipifies a kernel that is compiled when the server runs."""
+
+    @property
+    def in_its_place(self) -> tuple[str, ...]:
+        """The lines that do for it on ROCm."""
+        return tuple(filter(None, (self.counterpart and f"#include <{self.counterpart}>", self.alias)))
 
 
 FAMILIES: Final = (
@@ -28,7 +35,7 @@ FAMILIES: Final = (
     CudaOnly(("vector_types.h", "vector_functions.h"), "CUDA runtime", "hip/hip_vector_types.h"),
     CudaOnly(("cooperative_groups.h",), "cooperative groups", "hip/hip_cooperative_groups.h"),
     CudaOnly(("cooperative_groups/*",), "cooperative groups"),
-    CudaOnly(("cub/*",), "CUB", "hipcub/hipcub.hpp"),
+    CudaOnly(("cub/*",), "CUB", "hipcub/hipcub.hpp", "namespace cub = hipcub;"),
     CudaOnly(("math_constants.h",), "CUDA runtime", "hip/hip_math_constants.h"),
     CudaOnly(("nvrtc.h",), "NVRTC", "hip/hiprtc.h"),
     CudaOnly(("curand*.h",), "cuRAND", "hiprand/hiprand.h"),

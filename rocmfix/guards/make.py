@@ -28,11 +28,13 @@ class Made(Record):
     file: str
     patch: str | None = None
     """The unified diff."""
+    with_it: tuple[str, ...] = ()
+    """Headers of the tree that stopped the compiler in their turn, and are guarded by the same patch."""
     refusal: str | None = None
     obstacles: tuple[str, ...] = ()
     """What stands in the way besides includes, `line: what`."""
     built: tuple[Built, ...] = ()
-    """The proof: every unit of the file, with the guard in place."""
+    """The proof: every unit that reads the file, with the guard in place. For a refusal, up to what failed."""
 
 
 class Makings(Record):
@@ -48,33 +50,50 @@ class Span:
     first: int
     last: int
     counterparts: tuple[str, ...]
-    """HIP headers in their place."""
+    """What ROCm reads in their place."""
 
 
 def make(kernels: Kernels, file: str, archs: Sequence[str], toolchain: Toolchain) -> Made:
-    """Guard the CUDA-only includes of `file` and prove it for `archs`.
+    """Guard the CUDA-only includes of `file`, a header or what a loader names, and prove it for `archs`.
 
-    First without HIP headers, then with their counterparts: the first text that every unit compiles with is
-    the smallest. A guard that only moves the error to the next line is no guard.
+    The proof is every file that reads it, those that ROCm comes to if it comes to any. First without HIP headers,
+    then with their counterparts, and where that only brings the compiler to the CUDA-only include of a header of the
+    tree, with that header too: the first texts that every unit compiles with are the smallest. A guard that only
+    moves the error is no guard.
     """
-    spans = spans_of(kernels.sources, file)
+    shown = kernels.tree.shown(file)
     obstacles = tuple(
         f"{met.line}: {met.construct.name} ({met.text}): {met.construct.why}"
         for met in constructs(kernels.sources, file)
     )
-    shown = kernels.tree.shown(file)
-    if not spans:
+    if not spans_of(kernels.sources, file):
         return Made(file=shown, refusal="it has no CUDA-only include that ROCm compiles", obstacles=obstacles)
-    text = kernels.sources.text(file)
-    last: tuple[Built, ...] = ()
-    for candidate in _candidates(text, spans):
-        if not same_for_cuda(text, candidate):
-            continue
-        changed = Kernels(Overlay(kernels.tree, {file: candidate.encode()}), like=kernels)
-        last = build(changed, [file], archs, toolchain).built
-        if last and all(each.came is Came.COMPILED for each in last):
-            return Made(file=shown, patch=_diff(file, text, candidate), built=last)
-    return Made(file=shown, refusal=_reason(last), obstacles=obstacles, built=last)
+    reading = kernels.compiled_for(file)
+    compiled = reading if file in reading else tuple(filter(kernels.reachable.__contains__, reading)) or reading
+    guarded: list[str] = [file]
+    built: tuple[Built, ...] = ()
+    while True:
+        for candidate in _candidates(kernels.sources, guarded):
+            changed = Kernels(Overlay(kernels.tree, candidate), like=kernels)
+            built = build(changed, compiled, archs, toolchain, until_failure=True).built
+            if built and all(each.came is Came.COMPILED for each in built):
+                with_it = tuple(kernels.tree.shown(path) for path in guarded[1:])
+                return Made(file=shown, patch=_diff(kernels.sources, candidate), with_it=with_it, built=built)
+        further = _stopped_in(kernels, built)
+        if further is None or further in guarded:
+            return Made(file=shown, refusal=_reason(built), obstacles=obstacles, built=built)
+        guarded.append(further)
+
+
+def _stopped_in(kernels: Kernels, built: tuple[Built, ...]) -> str | None:
+    """The file of the tree whose CUDA-only include is what stops the compiler."""
+    left = next((each for each in built if each.came is Came.FAILED and each.at), None)
+    missing = _NOT_FOUND.search(left.error or "") if left else None
+    if left is None or missing is None or cuda_only(missing[1]) is None:
+        return None
+    named = {kernels.tree.shown(path): path for path in kernels.sources.files}
+    file = named.get((left.at or "").rpartition(":")[0])
+    return file if file and spans_of(kernels.sources, file) else None
 
 
 def spans_of(sources: Sources, file: str) -> tuple[Span, ...]:
@@ -88,7 +107,7 @@ def spans_of(sources: Sources, file: str) -> tuple[Span, ...]:
     spans: list[Span] = []
     for number in sorted(set(hit)):
         family = cuda_only(lines[number].included or "") if number in lines else None
-        counterpart = (family.counterpart,) if family and family.counterpart else ()
+        counterpart = family.in_its_place if family else ()
         if spans and spans[-1].last == number - 1:
             known = spans[-1]
             spans[-1] = Span(known.first, number, tuple(dict.fromkeys((*known.counterparts, *counterpart))))
@@ -97,28 +116,33 @@ def spans_of(sources: Sources, file: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _candidates(text: str, spans: tuple[Span, ...]) -> Iterator[str]:
-    yield _guarded(text, spans, counterparts=False)
-    if any(span.counterparts for span in spans):
-        yield _guarded(text, spans, counterparts=True)
+def _candidates(sources: Sources, files: Sequence[str]) -> Iterator[dict[str, bytes]]:
+    """New texts of `files`, each the same for CUDA: without HIP headers, and with them where there are any."""
+    spans = {file: spans_of(sources, file) for file in files}
+    helped = any(span.counterparts for each in spans.values() for span in each)
+    for counterparts in (False, True) if helped else (False,):
+        texts = {file: (sources.text(file), _guarded(sources.text(file), spans[file], counterparts)) for file in files}
+        if all(same_for_cuda(before, after) for before, after in texts.values()):
+            yield {file: after.encode() for file, (_, after) in texts.items()}
 
 
-def _guarded(text: str, spans: tuple[Span, ...], *, counterparts: bool) -> str:
+def _guarded(text: str, spans: tuple[Span, ...], counterparts: bool) -> str:  # noqa: FBT001 - private
     """`text` with a guard around each span. The CUDA branch keeps its lines as they are."""
     lines = text.split("\n")
     for span in reversed(spans):
         end = "\r" if lines[span.first - 1].endswith("\r") else ""
-        hip = [f"#include <{name}>" for name in span.counterparts] if counterparts else []
+        hip = span.counterparts if counterparts else ()
         before = ["#ifdef USE_ROCM", *hip, "#else"] if hip else ["#ifndef USE_ROCM"]
         lines[span.last : span.last] = ["#endif" + end]
         lines[span.first - 1 : span.first - 1] = [line + end for line in before]
     return "\n".join(lines)
 
 
-def _diff(file: str, before: str, after: str) -> str:
-    return "".join(unified({file: before.encode()}, {file: after.encode()}))
+def _diff(sources: Sources, after: dict[str, bytes]) -> str:
+    return "".join(unified({file: sources.text(file).encode() for file in after}, after))
 
 
+_NOT_FOUND: Final = re.compile(r"'([^']+)' file not found")
 _REASONS: Final = (
     (r"mask must be a 64-bit", "32-bit shuffle masks: HIP 7 wants 64 bits, for a wavefront has 64 lanes"),
     (
@@ -138,10 +162,10 @@ def _reason(built: tuple[Built, ...]) -> str:
     if left is None:
         other = next((each.error for each in built if each.error), "no loader call compiles it")
         return f"cannot be proved here: {other}"
-    missing = re.search(r"'([^']+)' file not found", left.error or "")
+    missing = _NOT_FOUND.search(left.error or "")
     known = missing and cuda_only(missing[1])
     if missing and known:
-        return f"the error moves to {left.at}: {missing[1]} ({known.library}), in another file or only for CUDA"
+        return f"the error moves to {left.at}: {missing[1]} ({known.library}), which is behind no guard that helps"
     why = next((reason for pattern, reason in _REASONS if re.search(pattern, left.error or "")), "")
     return f"the error moves to {left.at or 'the command line'}: {left.error}" + (f" ({why})" if why else "")
 
@@ -150,9 +174,11 @@ def patch_text(made: Made, author: str, date: str) -> str:
     """A `git format-patch` file: what patches/ and a pull request take."""
     kernel = made.file.rpartition("/")[2]
     archs = " and ".join(sorted({each.arch for each in made.built}))
+    with_it = " and ".join(path.rpartition("/")[2] for path in made.with_it)
     body = (
-        f"{kernel} includes CUDA headers that ROCm does not have, so hipcc stops there. Take them only where "
-        f"USE_ROCM is not defined. With this, the kernel compiles for {archs}; what a CUDA build sees does not change."
+        f"{kernel} includes CUDA headers that ROCm does not have, so hipcc stops there"
+        f"{f', and then in {with_it}' if with_it else ''}. Take them only where USE_ROCM is not defined. "
+        f"With this, the kernel compiles for {archs}; what a CUDA build sees does not change."
     )
     return (
         "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"

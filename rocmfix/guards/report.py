@@ -111,12 +111,10 @@ def refusal_lines(made: Made) -> Iterator[str]:
 
 def made_line(made: Made, where: str) -> str:
     """What a guard was proved by, and where its patch is."""
-    archs = sorted({built.arch for built in made.built})
+    archs = " and ".join(sorted({built.arch for built in made.built}))
     compiled = sum(built.came is Came.COMPILED for built in made.built)
-    return (
-        f"{made.file}: guarded; {compiled} of {len(made.built)} units compile for {' and '.join(archs)}, "
-        f"CUDA text the same: {where}"
-    )
+    files = ", ".join((made.file, *made.with_it))
+    return f"{files}: guarded; {compiled} of {len(made.built)} units compile for {archs}, CUDA text the same: {where}"
 
 
 def patch_name(made: Made) -> str:

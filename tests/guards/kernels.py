@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from pathlib import Path
+
+import pytest
 
 from rocmfix.guards.toolchain import Toolchain
 from rocmfix.tree import MemoryTree
 
+needs_cpp = pytest.mark.skipif(shutil.which("cpp") is None, reason="no C preprocessor here")
 ROOT = "python/sglang/jit_kernel"
 FILE = f"{ROOT}/csrc/k.cuh"
 

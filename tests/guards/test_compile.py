@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from rocmfix.errors import GuardError, ToolMissingError
 from rocmfix.guards.compile import Came, Kernels, build
-from rocmfix.guards.make import make, patch_text
 from rocmfix.guards.toolchain import find_toolchain
 from rocmfix.guards.units import NotReadableError, unit_of
-from rocmfix.patchfile import parse_patch
-from tests.guards.kernels import FILE, LOADER, NAMESPACED, ROOT, UTILS, fake_toolchain, tree
-
-needs_cpp = pytest.mark.skipif(shutil.which("cpp") is None, reason="no C preprocessor here")
+from tests.guards.kernels import FILE, LOADER, NAMESPACED, UTILS, fake_toolchain, needs_cpp, tree
 
 
 def unit(arch: str = "gfx942", **files: str):
@@ -124,62 +119,3 @@ def test_a_compiler_without_the_types_sglang_needs_is_too_old(tmp_path: Path) ->
     with pytest.raises(ToolMissingError, match="toolchain too old") as caught:
         find_toolchain(tmp_path, str(script))
     assert "hipLaunchConfig_t" in " ".join(caught.value.details)
-
-
-@needs_cpp
-def test_the_smallest_guard_is_made(tmp_path: Path) -> None:
-    made = make(
-        Kernels(tree("#pragma once\n#include <cuda_runtime.h>\n#include <cuda_fp16.h>\nint a;\n")),
-        FILE,
-        ["gfx942"],
-        fake_toolchain(tmp_path),
-    )
-    assert made.patch
-    added = [line for line in made.patch.splitlines() if line.startswith("+") and not line.startswith("+++")]
-    assert added == ["+#ifndef USE_ROCM", "+#endif"]
-    assert all(each.came is Came.COMPILED for each in made.built)
-
-
-@needs_cpp
-def test_hip_headers_come_in_where_the_file_needs_them(tmp_path: Path) -> None:
-    kernel = "#include <cuda_runtime.h>\n#include <sgl_kernel/needs.cuh>\n"
-    needs = "#ifdef USE_ROCM\nERROR no HIP_TOKEN\n#endif\n"
-    chain = fake_toolchain(tmp_path)
-    hip = tmp_path / "include/hip/hip_runtime.h"
-    hip.write_text("#undef USE_ROCM\n")
-    made = make(Kernels(tree(kernel, **{"include__sgl_kernel__needs.cuh": needs})), FILE, ["gfx942"], chain)
-    assert made.patch
-    assert "+#ifdef USE_ROCM\n+#include <hip/hip_runtime.h>\n+#else\n" in made.patch
-
-
-@needs_cpp
-@pytest.mark.parametrize(
-    ("kernel", "reason"),
-    [
-        ("#include <cuda.h>\nERROR static assertion failed: The mask must be a 64-bit integer\n", "guess|64 bits"),
-        (
-            "#include <cuda.h>\nERROR use of undeclared identifier 'cudaFuncSetAttribute'\n",
-            "a CUDA call that no header",
-        ),
-        ("#include <cuda.h>\nERROR unknown type name '__nv_bfloat16'\n", "an NVIDIA type"),
-        ('#include <cuda.h>\n#include "other.cuh"\n', "cub/cub.cuh"),
-        ("int a;\n", "no CUDA-only include"),
-    ],
-)
-def test_a_guard_that_moves_the_error_is_refused_with_what_stands_in_the_way(
-    tmp_path: Path, kernel: str, reason: str
-) -> None:
-    other = {"csrc__other.cuh": "#include <cub/cub.cuh>\n"}
-    made = make(Kernels(tree(kernel, **other)), FILE, ["gfx942"], fake_toolchain(tmp_path))
-    assert made.patch is None
-    assert any(word in str(made.refusal) for word in reason.split("|"))
-
-
-@needs_cpp
-def test_a_made_patch_is_one_that_the_catalogue_takes(tmp_path: Path) -> None:
-    made = make(Kernels(tree("int b;\n#include <cuda.h>\nint a;\n")), FILE, ["gfx942"], fake_toolchain(tmp_path))
-    text = patch_text(made, "Ann Author <ann@example.org>", "Mon, 30 Nov 2026 00:00:00 +0000")
-    patch = parse_patch(text.encode(), "guard_k.patch")
-    assert (patch.author, patch.paths) == ("Ann Author <ann@example.org>", (FILE,))
-    assert "gfx942" in patch.body
-    assert ROOT in text

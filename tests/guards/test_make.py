@@ -1,0 +1,179 @@
+"""Guards that are made: the smallest that the compiler proves, and true refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rocmfix.cli import main
+from rocmfix.guards.compile import Came, Kernels
+from rocmfix.guards.make import Made, make, patch_text
+from rocmfix.patchfile import parse_patch
+from rocmfix.system.files import Copied, write_out
+from rocmfix.tree import MemoryTree
+from tests.guards.kernels import FILE, ROOT, fake_toolchain, needs_cpp, tree
+
+
+@needs_cpp
+def test_the_smallest_guard_is_made(tmp_path: Path) -> None:
+    made = make(
+        Kernels(tree("#pragma once\n#include <cuda_runtime.h>\n#include <cuda_fp16.h>\nint a;\n")),
+        FILE,
+        ["gfx942"],
+        fake_toolchain(tmp_path),
+    )
+    assert made.patch
+    added = [line for line in made.patch.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    assert added == ["+#ifndef USE_ROCM", "+#endif"]
+    assert all(each.came is Came.COMPILED for each in made.built)
+
+
+@needs_cpp
+def test_hip_headers_come_in_where_the_file_needs_them(tmp_path: Path) -> None:
+    kernel = "#include <cuda_runtime.h>\n#include <sgl_kernel/needs.cuh>\n"
+    needs = "#ifdef USE_ROCM\nERROR no HIP_TOKEN\n#endif\n"
+    chain = fake_toolchain(tmp_path)
+    hip = tmp_path / "include/hip/hip_runtime.h"
+    hip.write_text("#undef USE_ROCM\n")
+    made = make(Kernels(tree(kernel, **{"include__sgl_kernel__needs.cuh": needs})), FILE, ["gfx942"], chain)
+    assert made.patch
+    assert "+#ifdef USE_ROCM\n+#include <hip/hip_runtime.h>\n+#else\n" in made.patch
+
+
+@needs_cpp
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        ("#include <cuda.h>\nERROR static assertion failed: The mask must be a 64-bit integer\n", "guess|64 bits"),
+        (
+            "#include <cuda.h>\nERROR use of undeclared identifier 'cudaFuncSetAttribute'\n",
+            "a CUDA call that no header",
+        ),
+        ("#include <cuda.h>\nERROR unknown type name '__nv_bfloat16'\n", "an NVIDIA type"),
+        ('#include <cuda.h>\n#include "other.cuh"\n', "no CUTLASS here"),
+        ("int a;\n", "no CUDA-only include"),
+    ],
+)
+def test_a_guard_that_moves_the_error_is_refused_with_what_stands_in_the_way(
+    tmp_path: Path, kernel: str, reason: str
+) -> None:
+    other = {"csrc__other.cuh": "#include <cutlass/cutlass.h>\nERROR no CUTLASS here\n"}
+    made = make(Kernels(tree(kernel, **other)), FILE, ["gfx942"], fake_toolchain(tmp_path))
+    assert made.patch is None
+    assert any(word in str(made.refusal) for word in reason.split("|"))
+
+
+@needs_cpp
+def test_a_made_patch_is_one_that_the_catalogue_takes(tmp_path: Path) -> None:
+    made = make(Kernels(tree("int b;\n#include <cuda.h>\nint a;\n")), FILE, ["gfx942"], fake_toolchain(tmp_path))
+    text = patch_text(made, "Ann Author <ann@example.org>", "Mon, 30 Nov 2026 00:00:00 +0000")
+    patch = parse_patch(text.encode(), "guard_k.patch")
+    assert (patch.author, patch.paths) == ("Ann Author <ann@example.org>", (FILE,))
+    assert "gfx942" in patch.body
+    assert ROOT in text
+
+
+HEADER = f"{ROOT}/include/sgl_kernel/runtime.cuh"
+READS_IT = "#include <sgl_kernel/runtime.cuh>\nint a;\n"
+
+
+def made_of(kernels: MemoryTree, file: str, folder: Path) -> Made:
+    return make(Kernels(kernels), file, ["gfx942"], fake_toolchain(folder))
+
+
+def guarded(made: Made) -> list[str]:
+    """The files and added lines of a patch."""
+    lines = (made.patch or "").splitlines()
+    return [line.removeprefix(f"+++ b/{ROOT}/") for line in lines if line.startswith("+")]
+
+
+@needs_cpp
+def test_a_header_is_guarded_itself_and_proved_by_what_reads_it(tmp_path: Path) -> None:
+    """For a header, each kernel that reads it was asked for in its place, and had "no CUDA-only include"."""
+    made = made_of(tree(READS_IT, **{"include__sgl_kernel__runtime.cuh": "#include <cuda.h>\n"}), HEADER, tmp_path)
+    assert guarded(made) == ["include/sgl_kernel/runtime.cuh", "+#ifndef USE_ROCM", "+#endif"]
+    assert [(each.file, each.came) for each in made.built] == [(FILE, Came.COMPILED)]
+
+
+@needs_cpp
+def test_a_header_that_stops_the_compiler_next_is_guarded_too(tmp_path: Path) -> None:
+    other = {"include__sgl_kernel__runtime.cuh": "#pragma once\n#include <cuda_fp16.h>\n"}
+    made = made_of(tree(f"#include <cuda.h>\n{READS_IT}", **other), FILE, tmp_path)
+    assert made.with_it == (HEADER,)
+    assert guarded(made) == [
+        "csrc/k.cuh", "+#ifndef USE_ROCM", "+#endif",
+        "include/sgl_kernel/runtime.cuh", "+#ifndef USE_ROCM", "+#endif",
+    ]  # fmt: skip
+    text = patch_text(made, "Ann Author <ann@example.org>", "Mon, 30 Nov 2026 00:00:00 +0000")
+    assert "hipcc stops there, and then in runtime.cuh." in " ".join(text.split())
+    assert parse_patch(text.encode(), "guard_k.patch").paths == (FILE, HEADER)
+
+
+@needs_cpp
+def test_a_header_that_no_guard_helps_is_named_with_what_comes_after(tmp_path: Path) -> None:
+    other = {"include__sgl_kernel__runtime.cuh": "#include <cuda.h>\nERROR unknown type name '__nv_bfloat16'\n"}
+    made = made_of(tree(f"#include <cuda.h>\n{READS_IT}", **other), FILE, tmp_path)
+    assert made.patch is None
+    assert "unknown type name '__nv_bfloat16' (an NVIDIA type" in str(made.refusal)
+
+
+@needs_cpp
+def test_a_file_that_nothing_compiles_cannot_be_proved(tmp_path: Path) -> None:
+    made = made_of(tree("int a;\n", **{"csrc__alone.cuh": "#include <cuda.h>\n"}), f"{ROOT}/csrc/alone.cuh", tmp_path)
+    assert (made.patch, made.refusal) == (None, "cannot be proved here: no loader call compiles it")
+
+
+@needs_cpp
+def test_cub_comes_in_under_its_own_name(tmp_path: Path) -> None:
+    """`use of undeclared identifier 'cub'`: no hipify renames what is compiled when the server runs."""
+    chain = fake_toolchain(tmp_path)
+    (tmp_path / "include/hipcub").mkdir()
+    (tmp_path / "include/hipcub/hipcub.hpp").write_text("#undef USE_ROCM\n")
+    needs = "#ifdef USE_ROCM\nERROR use of undeclared identifier 'cub'\n#endif\n"
+    other = {"include__sgl_kernel__needs.cuh": needs}
+    kernel = "#include <cub/block/block_scan.cuh>\n#include <cub/cub.cuh>\n#include <sgl_kernel/needs.cuh>\n"
+    made = make(Kernels(tree(kernel, **other)), FILE, ["gfx942"], chain)
+    assert "+#ifdef USE_ROCM\n+#include <hipcub/hipcub.hpp>\n+namespace cub = hipcub;\n+#else\n" in str(made.patch)
+
+
+@needs_cpp
+def test_what_the_toolchain_lacks_is_not_called_the_files_fault(tmp_path: Path) -> None:
+    made = made_of(tree("#include <cub/cub.cuh>\nERROR use of undeclared identifier 'cub'\n"), FILE, tmp_path)
+    assert made.refusal == "cannot be proved here: hipcub/hipcub.hpp is not in this tree nor in the toolchain"
+
+
+@needs_cpp
+def test_a_wavefront_mask_is_the_files_fault_and_no_guess_of_ours(tmp_path: Path) -> None:
+    said = "static assertion failed due to requirement 'sizeof(unsigned int) == 8': The mask must be a 64-bit integer."
+    made = made_of(tree(f"#include <cuda.h>\nERROR {said}\n"), FILE, tmp_path)
+    assert [each.came for each in made.built] == [Came.FAILED]
+    assert "32-bit shuffle masks" in str(made.refusal)
+
+
+def on_disk(folder: Path, kernels: MemoryTree) -> Path:
+    write_out(folder, (Copied(path, data) for path, data in kernels.files.items()))
+    return folder
+
+
+@needs_cpp
+def test_without_a_file_every_one_that_rocm_comes_to_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {
+        "include__sgl_kernel__runtime.cuh": "#include <cuda.h>\n",
+        "csrc__alone.cuh": "#include <cuda.h>\n",
+    }
+    folder = on_disk(tmp_path / "tree", tree(f"#include <cuda_fp16.h>\n{READS_IT}", **other))
+    chain = fake_toolchain(tmp_path)
+    (tmp_path / "tvm-ffi/0.1.11/tvm_ffi").mkdir(parents=True)
+    (tmp_path / "tvm-ffi/0.1.11/tvm_ffi/include").symlink_to(tmp_path / "include")
+    monkeypatch.setenv("CPATH", str(tmp_path / "include"))  # the probe for HIP's own headers
+    out = tmp_path / "out"
+    argv = ["guards", "make", "--in", str(folder), "--author", "A B <a@example.org>", "--out", str(out), "--json"]
+    argv += ["--compiler", chain.command[0], "--toolchain", str(tmp_path), "--arch", "gfx942"]
+    done = CliRunner().invoke(main, argv)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert [(each["file"], bool(each["patch"])) for each in told["files"]] == [(FILE, True), (HEADER, True)]
+    assert sorted(path.name for path in out.iterdir()) == ["guard_csrc_k.patch", "guard_sgl_kernel_runtime.patch"]
