@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 import requests
 
 from rocmfix.smoke import fake
+from tests.aiter import rows
 from tests.image import services
 from tests.image.conftest import (  # noqa: F401 - fixtures
     client,
@@ -244,3 +247,49 @@ def test_a_base_that_moved_is_built_again_and_the_moving_tag_keeps_its_name(flee
     assert second["base"] != first["base"]
     assert second["moving"] == first["moving"]
     assert second["tag"] != first["tag"]
+
+
+GLM = "mi35x-rocm724-glm5"
+BUCKETS = tuple(1 << n for n in range(16))
+TABLES = (rows.table(rows.ladder(BUCKETS, tflops="")), rows.table(rows.ladder(BUCKETS, expert=256, topk=8, tflops="")))
+
+
+def pin(folder: Path, cache: Path, *tables: bytes) -> None:
+    """The flavour's tables with these as their content, in the cache already: nothing is fetched."""
+    index = folder / "aiter/index.toml"
+    (cache / "tables").mkdir(parents=True, exist_ok=True)
+    entries = index.read_text("utf-8").split("[[table]]")
+    for number, data in enumerate(tables, 1):
+        digest = hashlib.sha256(data).hexdigest()
+        entries[number] = re.sub(r'(?m)^(sha256 +=) "\w+"', rf'\1 "{digest}"', entries[number])
+        (cache / "tables" / f"{digest}.csv").write_bytes(data)
+    index.write_text("[[table]]".join(entries), "utf-8")
+
+
+def test_a_flavour_with_tables_is_built_once_and_again_when_a_table_changes(fleet, upstream, tmp_path, monkeypatch):
+    folder, cache, to = tmp_path / "dockerfiles", tmp_path / "cache", f"{fleet.name}-glm5"
+    shutil.copytree(ROOT / "dockerfiles", folder)
+    monkeypatch.setattr("rocmfix.image.flavour.shipped", lambda name: tmp_path / name)
+    monkeypatch.setattr("rocmfix.aiter.sources.shipped", lambda name: tmp_path / name)
+    monkeypatch.setenv("ROCMFIX_CACHE", str(cache))
+    pin(folder, cache, *TABLES)
+
+    def plan():
+        asked = rocmfix("ci", "plan", "--to", to, "--flavour", GLM, "--base", upstream, "--day", "20261130", "--json")
+        assert asked.exit_code == 0, asked.output
+        return json.loads(asked.stdout)
+
+    (job,) = plan()["include"]
+    assert job["why"] == "never built"
+    image = f"{to}:{job['candidate']}"
+    built = rocmfix("build", "--flavour", GLM, "--base", job["base"], "--tag", image)
+    assert built.exit_code == 0, built.output
+    assert rocmfix("verify", image).exit_code == 0
+    done = rocmfix("publish", image, "--to", to, "--tag", job["tag"], "--moving", job["moving"])
+    assert done.exit_code == 0, done.output
+    again = plan()
+    assert (again["include"], [kept["flavour"] for kept in again["kept"]]) == ([], [GLM])
+    pin(folder, cache, TABLES[0], TABLES[1] + b"\n")
+    (changed,) = plan()["include"]
+    assert (changed["why"], changed["moving"]) == ("its inputs changed", job["moving"])
+    assert changed["tag"] != job["tag"]
