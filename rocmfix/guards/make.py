@@ -151,6 +151,8 @@ _REASONS: Final = (
     ),
     (r"__nv_\w+", "an NVIDIA type without a HIP name here"),
     (r"'cuda?[A-Z]\w+'", "a CUDA call that no header of the tree turns into HIP's"),
+    (r"identifier '__\w+'", "a CUDA intrinsic that HIP has not under this name"),
+    (r"expected namespace name|cublas|cudnn|nvshmem", "an NVIDIA library"),
     (r"unknown argument", "a flag for nvcc that hipcc does not take; the loader passes it"),
     (r"(?:cute|cutlass|cub|cooperative_groups|cuda|flashinfer|ptx)\b", "an NVIDIA library"),
 )

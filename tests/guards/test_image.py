@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from rocmfix.cli import main
 from rocmfix.errors import ToolMissingError
+from rocmfix.guards.chain import SUFFIXES
 from rocmfix.guards.compile import Came, Kernels, build
-from rocmfix.guards.toolchain import image_toolchain, toolchain_for
+from rocmfix.guards.toolchain import Toolchain, image_toolchain, toolchain_for
+from rocmfix.system.files import Copied, write_out
+from rocmfix.tree import PACKAGE, Tree
 from tests.guards.kernels import FILE, tree
 from tests.image.standin import Rootfs
 
@@ -133,6 +140,85 @@ def test_the_real_engine_runs_the_images_hipcc_and_leaves_no_container(image: st
         check=True,
     )
     assert not left.stdout
+
+
+@pytest.fixture
+def compiling(hip: Toolchain, release_tree: Callable[[str], Tree], tmp_path: Path) -> Iterator[str]:
+    """An image of sglang 0.5.14 with a real compiler as its hipcc: this machine's, with AMD's headers."""
+    name = "rocmfix-test/hipcc:real"
+    own = tmp_path / "own"
+    start = f'#!/bin/sh\nexec {shlex.join(hip.command[:-2])} "$@"\n'
+    for path, text in {"opt/rocm/bin/hipcc": start, "usr/bin/python3": PYTHON}.items():
+        (own / path).parent.mkdir(parents=True)
+        (own / path).write_text(text)
+        (own / path).chmod(0o755)
+    tree = release_tree("0.5.14")
+    kept = (path for path in tree.paths(PACKAGE) if path.endswith((".py", *SUFFIXES)))
+    write_out(own / "sgl-workspace/sglang", (Copied(path, tree.read(path) or b"") for path in kept))
+    shutil.copytree(hip.tvm_ffi[0].parents[0], own / "site/tvm_ffi")
+    packed = [
+        "tar",
+        "--create",
+        "--hard-dereference",
+        "--file=-",
+        "--directory=/",
+        *_compiler_of(hip),
+        f"--directory={own}",
+        ".",
+    ]
+    with subprocess.Popen(packed, stdout=subprocess.PIPE) as tar:
+        subprocess.run(["docker", "import", "-", name], stdin=tar.stdout, check=True)
+    assert tar.returncode == 0
+    yield name
+    subprocess.run(["docker", "rmi", "--force", name], capture_output=True, check=False)
+
+
+def _compiler_of(hip: Toolchain) -> list[str]:
+    """What a compilation reads of this machine, and the shell that starts it: paths below the root."""
+    clang = Path(str(shutil.which(hip.command[0]))).resolve()
+    said = subprocess.run([clang, "-print-resource-dir"], capture_output=True, text=True, check=True).stdout.strip()
+    programs = [clang, clang.with_name("lld"), Path("/bin/sh")]
+    libraries = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
+    rocm = next(each.partition("=")[2] for each in hip.command if each.startswith("--rocm-path="))
+    headers = [*Path("/usr/include").glob("*.h"), *map(Path("/usr/include").joinpath, ("c++", "linux", "asm-generic"))]
+    used: list[str | Path] = [
+        *programs,
+        hip.command[0],
+        said,
+        rocm,
+        *headers,
+        *Path("/usr/include").glob("*-linux-gnu"),
+        "/usr/lib/gcc",
+    ]
+    used += re.findall(r"(/\S+) \(", libraries)
+    places = {Path(path).parent.resolve() / Path(path).name for path in used}  # no path through a link
+    links = {Path(path) for path in ("/bin", "/lib", "/lib64") if Path(path).is_symlink()}
+    every = links | places | {path.resolve() for path in places}
+    return [str(path).lstrip("/") for path in sorted(every) if every.isdisjoint(path.parents)]
+
+
+@pytest.mark.docker
+@pytest.mark.upstream
+def test_a_real_compiler_in_an_image_proves_the_shipped_guard_on_the_tree_of_the_image(compiling: str) -> None:
+    done = CliRunner().invoke(
+        main,
+        [
+            "guards",
+            "compile",
+            f"image:{compiling}",
+            "fused_metadata_copy.cuh",
+            "--patched",
+            "--arch",
+            "gfx950",
+            "--json",
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    proof = json.loads(done.stdout)
+    assert proof["toolchain"] == f"/opt/rocm/bin/hipcc of {compiling}"
+    assert {each["error"] for each in proof["before"]} == {"'cuda_runtime.h' file not found"}
+    assert [each["came"] for each in proof["after"]] == ["compiled"] * 2
+    assert proof["cuda_changed"] == []
 
 
 @pytest.mark.docker
