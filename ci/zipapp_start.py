@@ -92,9 +92,9 @@ def main():
     site = unpacked(os.path.dirname(os.path.abspath(__file__)))
     refuse_other_machine(site)
     sys.path[0] = site
-    from rocmfix.cli import main as run
+    from rocmfix.__main__ import start
 
-    run(prog_name="rocmfix")
+    start()
 
 
 if __name__ == "__main__":

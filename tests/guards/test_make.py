@@ -50,7 +50,7 @@ def test_hip_headers_come_in_where_the_file_needs_them(tmp_path: Path) -> None:
         ("#include <cuda.h>\nERROR static assertion failed: The mask must be a 64-bit integer\n", "guess|64 bits"),
         (
             "#include <cuda.h>\nERROR use of undeclared identifier 'cudaFuncSetAttribute'\n",
-            "a CUDA call that no header",
+            "a CUDA name that no header",
         ),
         ("#include <cuda.h>\nERROR unknown type name '__nv_bfloat16'\n", "an NVIDIA type"),
         ('#include <cuda.h>\n#include "other.cuh"\n', "no CUTLASS here"),

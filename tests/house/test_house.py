@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -188,3 +189,12 @@ def test_every_command_that_a_text_names_exists():
     named = {word: path for path, text in said for word in re.findall(r"\brocmfix ([a-z]+)\b", text)}
     verbs = {path.split()[0] for path, _ in commands(main) if path}
     assert not {word: str(path) for word, path in named.items() if word not in verbs | set(PROSE)}
+
+
+def test_ctrl_c_while_modules_are_read_is_no_traceback(tmp_path):
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    argv = [sys.executable, "-m", "rocmfix", "--help"]
+    done = subprocess.run(
+        argv, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT.parent}"}, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, b"")
