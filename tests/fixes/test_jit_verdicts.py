@@ -8,6 +8,7 @@ from rocmfix.model import How, Outcome, Verdict
 from rocmfix.tree import Overlay, Tree
 from rocmfix.verdict import judge
 from tests.fixes.conftest import CATALOG, ReleaseTree
+from tests.releases import RELEASES
 
 pytestmark = pytest.mark.upstream
 
@@ -19,29 +20,6 @@ WORDS = {
     "F": Outcome.UPSTREAM,
     "-": Outcome.NOT_APPLICABLE,
 }
-RELEASES = [
-    "0.5.8",
-    "0.5.8.post1",
-    "0.5.9",
-    "0.5.10",
-    "0.5.10.post1",
-    "0.5.11",
-    "0.5.12",
-    "0.5.12.post1",
-    "0.5.13",
-    "0.5.13.post1",
-    "0.5.14",
-    "0.5.15",
-    "0.5.15.post1",
-    "0.5.16",
-    "0.5.17",
-    "0.5.18",
-    "0.5.19",
-    "0.5.20",
-    "0.5.21",
-    "0.5.22",
-    "0.5.23",
-]
 MATRIX = {
     GUARD: "--BBBBBBBBBFFFFFFFFFF",
     MEMORY: "BBBBBBBBBBBBBBBBBBBBB",
