@@ -63,7 +63,9 @@ def _short(findings: Iterable[Finding]) -> Iterator[str]:
         lines = list(group)
         what = ", ".join(dict.fromkeys(each.include for each in lines))
         mark = "yes" if lines[0].reachable.value == "yes" else "?"
-        yield _cut(f"  {mark:3} {unmoved(file)}:{lines[0].line}  {_cut(what, 70)}{_when(lines[0])}")
+        place, when = f"  {mark:3} {unmoved(file)}:{lines[0].line}  ", _when(lines[0])
+        room = min(70, max(30, _WIDE - len(place) - len(when)))  # what it hangs on matters more than the last of many
+        yield _cut(f"{place}{_cut(what, room)}{when}")
 
 
 def _when(finding: Finding) -> str:
