@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 from rocmfix.errors import CatalogError
 from rocmfix.model import Record
 from rocmfix.shipped import shipped
-from rocmfix.system.redact import has_credentials
+from rocmfix.system.redact import has_credentials, names_secret
 from rocmfix.system.reference import Reference, is_digest, is_tag, parse_reference
 
 if sys.version_info >= (3, 11):
@@ -24,7 +24,6 @@ else:
     import tomli as tomllib
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE_?KEY)", re.IGNORECASE)
 
 
 class Gpu(str, Enum):
@@ -50,7 +49,7 @@ class Variable(Record):
     def _named(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise ValueError(f"not a variable name: {name[:60]!r}")
-        if _SECRET.search(name):
+        if names_secret(name):
             raise ValueError(f"{name} reads like a secret, and everyone who pulls an image can read its ENV")
         return name
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from rocmfix.smoke.launch import container, environment
 from rocmfix.smoke.plan import PORT_IN_CONTAINER, SmokePlan, shown
-from rocmfix.smoke.secrecy import NAME, redacted
+from rocmfix.smoke.secrecy import redacted
 from rocmfix.system.containers import Wish
+from rocmfix.system.redact import names_secret
 
 
 def lines(plan: SmokePlan) -> Iterator[str]:
@@ -15,7 +16,7 @@ def lines(plan: SmokePlan) -> Iterator[str]:
     for depth in plan.depths:
         yield f"# {depth.label}"
         if plan.runtime == "process":
-            env = [f"{name}={value}" for name, value in environment(plan).items() if not NAME.search(name)]
+            env = [f"{name}={value}" for name, value in environment(plan).items() if not names_secret(name)]
             yield shown(("env", *env, *redacted(plan.launch(depth, host="127.0.0.1", port=PORT_IN_CONTAINER))))
             continue
         host = "127.0.0.1" if plan.has_host_network else "0.0.0.0"  # noqa: S104 - inside the container
@@ -35,7 +36,7 @@ def docker_run(wish: Wish) -> tuple[str, ...]:
     words += [word for option in wish.security for word in ("--security-opt", option)]
     words += [word for limit in wish.ulimits for word in ("--ulimit", limit)]
     for name, value in wish.env.items():
-        words += ["--env", name if NAME.search(name) else f"{name}={value}"]
+        words += ["--env", name if names_secret(name) else f"{name}={value}"]
     words += [word for mount in wish.mounts for word in ("--mount", _mount(*mount))]
     if wish.has_host_network:
         words += ["--network", "host"]

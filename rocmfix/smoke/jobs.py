@@ -11,7 +11,8 @@ from jinja2 import Environment, StrictUndefined
 from rocmfix import __version__
 from rocmfix.smoke.plan import DRAFT_IN_CONTAINER, MODEL_IN_CONTAINER, SmokePlan, shown
 from rocmfix.smoke.records import Depth
-from rocmfix.smoke.secrecy import NAME, redacted
+from rocmfix.smoke.secrecy import redacted
+from rocmfix.system.redact import names_secret
 
 
 def slurm_script(plan: SmokePlan, more: tuple[str, ...] = ()) -> str:
@@ -53,7 +54,7 @@ def _options(plan: SmokePlan, model: str | None, *more: str) -> tuple[str, ...]:
     for option, seconds in (("--start-limit", plan.start_seconds), ("--stall-limit", plan.stall_seconds)):
         said += [option, f"{seconds:g}"]
     for name, value in plan.env:
-        said += ["--env", name if NAME.search(name) else f"{name}={value}"]
+        said += ["--env", name if names_secret(name) else f"{name}={value}"]
     said += ["--run-known-bad"] if plan.runs_known_bad else []
     return (*said, *more, *(["--", *redacted(plan.args)] if plan.args else []))
 
@@ -63,7 +64,7 @@ def _render(template: str, plan: SmokePlan, *, command: str) -> str:
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters["json"] = partial(json.dumps, ensure_ascii=False)
-    environment.tests["secret"] = NAME.search
+    environment.tests["secret"] = names_secret
     text = files("rocmfix.smoke").joinpath("templates", template).read_text(encoding="utf-8")
     return environment.from_string(text).render(
         plan=plan, profile=plan.profile, gpus=plan.tp * plan.pp, command=command

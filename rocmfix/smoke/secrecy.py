@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rocmfix.model import Record
 from rocmfix.smoke.plan import SmokePlan
 from rocmfix.system.files import write_atomic
-from rocmfix.system.redact import MASK, redact
+from rocmfix.system.redact import MASK, names_secret, redact
 
 FLAGS = ("--api-key", "--admin-api-key", "--ssl-keyfile-password")
-NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE)$", re.IGNORECASE)
-"""The end of a secret variable's name: HF_TOKEN, but not TOKENIZERS_PARALLELISM."""
 SHORTEST = 4
 """A shorter value is no secret, and would star out half a report."""
 
@@ -23,28 +20,23 @@ R = TypeVar("R", bound=Record)
 
 def secrets_of(plan: SmokePlan, bearer: str | None = None) -> tuple[str, ...]:
     """The values of a plan that nothing shown or stored may hold. sglang logs its arguments, its key among them."""
-    words = zip(("", *plan.args), plan.args, strict=False)
-    given = [word if before in FLAGS else _inline(word) for before, word in words]
-    named = [value for name, value in plan.env if NAME.search(name)]
+    given = [value for _, value in _given(plan.args, FLAGS)]
+    named = [value for name, value in plan.env if names_secret(name)]
     return tuple(value for value in (*given, *named, bearer or "") if len(value) >= SHORTEST)
 
 
 def key_of(args: tuple[str, ...]) -> str | None:
     """The key that a server started with these arguments wants."""
-    pairs = zip(("", *args), args, strict=False)
-    found = [word if before == "--api-key" else word.partition("=")[2] for before, word in pairs
-             if before == "--api-key" or word.startswith("--api-key=")]  # fmt: skip
+    found = [value for _, value in _given(args, ("--api-key",))]
     return found[-1] if found else None
 
 
 def redacted(command: tuple[str, ...]) -> tuple[str, ...]:
     """A command with its secrets starred out."""
-    return tuple(
-        MASK if place and command[place - 1] in FLAGS
-        else f"{word.partition('=')[0]}={MASK}" if _inline(word)
-        else word
-        for place, word in enumerate(command)
-    )  # fmt: skip
+    starred = list(command)
+    for place, value in _given(command, FLAGS):
+        starred[place] = command[place].removesuffix(value) + MASK
+    return tuple(starred)
 
 
 def scrubbed(record: R, secrets: tuple[str, ...]) -> R:
@@ -68,7 +60,11 @@ def _scrub(value: Any, secrets: tuple[str, ...]) -> Any:
     return tuple(_scrub(each, secrets) for each in value) if isinstance(value, tuple | list) else value
 
 
-def _inline(word: str) -> str:
-    """The secret in `--api-key=SECRET`."""
-    name, _, value = word.partition("=")
-    return value if name in FLAGS else ""
+def _given(words: tuple[str, ...], flags: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Each value of one of `flags`, with its place: `--api-key SECRET` or `--api-key=SECRET`."""
+    for place, (before, word) in enumerate(zip(("", *words), words, strict=False)):
+        name, _, value = word.partition("=")
+        if before in flags:
+            yield place, word
+        elif value and name in flags:
+            yield place, value

@@ -92,6 +92,12 @@ def test_what_reads_like_a_secret_is_never_baked_in(name):
         Variable(name=name, value="x")
 
 
+@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "MAX_TOKENS", "SGLANG_KEYED_CACHE", "SECRETARY"])
+def test_what_only_begins_like_a_secret_is_a_setting(name):
+    """TOKENIZERS_PARALLELISM, which every Hugging Face user knows, was refused for a token."""
+    assert Variable(name=name, value="x").name == name
+
+
 def test_every_shipped_flavour_and_feature_is_in_the_readme():
     text = (flavours.default_folder() / "README.md").read_text()
     assert not [name for name in flavours.names() if name not in text]
