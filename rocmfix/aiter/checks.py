@@ -13,7 +13,7 @@ from rocmfix.aiter.frame import Cell, Frame, Origin
 from rocmfix.aiter.kernels import Answer, Kernels, Knowledge
 from rocmfix.aiter.known_bad import KNOWN_BAD
 from rocmfix.aiter.reader import guess_gfx
-from rocmfix.aiter.schema import CHIPS, CU_GFX, GEMMS, Family
+from rocmfix.aiter.schema import BF16, CHIPS, CU_GFX, GEMMS, Family
 
 PEAK: Mapping[str, Mapping[str, float]] = {
     "gfx950": {"float4": 10066, "float8": 5033, "int8": 5033, "bfloat16": 2517, "float16": 2517},
@@ -65,7 +65,12 @@ class Row:
 
     def ask(self, name: str) -> Answer:
         """Whether this AITER has the kernel `name` for the row's chip."""
-        return self.kernels.ask(name, self.gfx, moe="kernelName1" in self.cells)
+        return self.dispatched or self.kernels.ask(name, self.gfx, moe="kernelName1" in self.cells)
+
+    @cached_property
+    def dispatched(self) -> Answer | None:
+        """What is known by the row's `libtype` alone, if that decides (`aiter/tuned_gemm.py`)."""
+        return self.kernels.dispatch(self.text("libtype")) if self.family is BF16 else None
 
     def finding(self, kind: Kind, effect: str, hint: str, severity: Severity | None = None) -> Finding:
         """A finding at this row."""
@@ -114,6 +119,10 @@ def rows(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterator[R
 @check
 def unknown_kernel(row: Row) -> Iterator[Finding]:
     """The image's AITER lacks the kernel: sglang#35591, aiter#2792."""
+    if row.dispatched and row.dispatched.knowledge is Knowledge.UNKNOWN:
+        effect = f"{row.dispatched.why}: KeyError at the first request of this shape"
+        yield row.finding(Kind.UNKNOWN_KERNEL, effect, "take the row out or retune")
+        return
     for name in row.names:
         answer = row.ask(name)
         if answer.knowledge is Knowledge.UNKNOWN:

@@ -119,7 +119,8 @@ def _row_findings(rows: Sequence[Row], asked: Sequence[Check]) -> Iterator[Findi
 def _count(rows: Sequence[Row], counts: dict[Knowledge, int]) -> None:
     """Count each row by the worst answer about its kernels."""
     for row in rows:
-        answers = {row.ask(name).knowledge for name in row.names}
+        told = (row.dispatched,) if row.dispatched else (row.ask(name) for name in row.names)
+        answers = {answer.knowledge for answer in told}
         worst = (Knowledge.UNKNOWN, Knowledge.CANNOT_TELL, Knowledge.KNOWN)
         counts[next((knowledge for knowledge in worst if knowledge in answers), Knowledge.KNOWN)] += 1
 

@@ -14,6 +14,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from rocmfix.aiter import dispatch
 from rocmfix.aiter.evaluator import Evaluator
 from rocmfix.aiter.interpreted import CannotTell, Function, Raised
 from rocmfix.aiter.layout import AiterTree
@@ -91,6 +92,21 @@ class Kernels:
         if asked not in self._answers:
             self._answers[asked] = self._ask(name, gfx, moe=moe)
         return self._answers[asked]
+
+    def dispatch(self, libtype: str) -> Answer | None:
+        """Whether a row of the bf16 GEMM table with this `libtype` can run; None when that hangs on its kernel."""
+        if not self._functions or not libtype:
+            return None
+        if libtype not in self._functions:
+            return unknown(f"libtype {libtype} is not in solMap of {dispatch.PATH}")
+        return None if self._functions[libtype] else KNOWN
+
+    @cached_property
+    def _functions(self) -> dict[str, bool]:
+        try:
+            return dispatch.functions(self.tree.text(dispatch.PATH) or "")
+        except (SyntaxError, ValueError):
+            return {}
 
     def has_shape(self, expert: int, model_dim: int, topk: int) -> Answer:
         """Whether the mxmoe kernels' sorting was compiled for this shape (`no codegen'd instance for shape key`)."""

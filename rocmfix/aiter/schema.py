@@ -37,6 +37,7 @@ BF16_KEY = (*GEMM_KEY, "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
 """`aiter/tuned_gemm.py`."""
 
 FMOE = Family("tuned_fmoe", "AITER_CONFIG_FMOE", FMOE_KEY)
+BF16 = Family("bf16_tuned_gemm", "AITER_CONFIG_GEMM_BF16", BF16_KEY)
 GEMMS = (
     Family("a4w4_blockscale_tuned_gemm", "AITER_CONFIG_GEMM_A4W4", GEMM_KEY),
     Family("a8w8_tuned_gemm", "AITER_CONFIG_GEMM_A8W8", (*GEMM_KEY, "q_dtype_w")),
@@ -45,7 +46,7 @@ GEMMS = (
     Family("a8w8_blockscale_bpreshuffle_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", GEMM_KEY),
     Family("a8w8_tuned_batched_gemm", "AITER_CONFIG_A8W8_BATCHED_GEMM", BATCHED_KEY),
     Family("bf16_tuned_batched_gemm", "AITER_CONFIG_BF16_BATCHED_GEMM", BATCHED_KEY),
-    Family("bf16_tuned_gemm", "AITER_CONFIG_GEMM_BF16", BF16_KEY),
+    BF16,
     Family(
         "batched_gemm_a8w8_blockscale_mxscale_tuned",
         "AITER_CONFIG_BATCHED_GEMM_A8W8_BLOCKSCALE_MXSCALE",

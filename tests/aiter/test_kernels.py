@@ -8,11 +8,14 @@ import string
 import pytest
 
 from rocmfix.aiter import frame as csv
+from rocmfix.aiter.dispatch import functions
+from rocmfix.aiter.doctor import examine
 from rocmfix.aiter.evaluator import Evaluator
+from rocmfix.aiter.findings import Kind
 from rocmfix.aiter.interpreted import BUDGET, CannotTell, Raised
 from rocmfix.aiter.kernels import Kernels, Knowledge
 from rocmfix.aiter.reader import guess_gfx
-from tests.aiter.trees import tree
+from tests.aiter.trees import RULES, core, tree
 
 KNOWN, UNKNOWN, CANNOT_TELL = Knowledge.KNOWN, Knowledge.UNKNOWN, Knowledge.CANNOT_TELL
 
@@ -98,6 +101,49 @@ def test_an_endless_loop_ends_by_budget(monkeypatch):
 def test_a_raise_of_the_code_is_an_answer_of_its_own():
     with pytest.raises(Raised):
         Evaluator("def f(a):\n    if a:\n        raise ValueError(a)\n    return 1\n", {}).call("f", True)
+
+
+TUNED_GEMM = """
+def torch_gemm(inp, config=None):
+    return inp
+
+def asm_gemm(inp, config=None):
+    return run(inp, config.get("kernelName"))
+
+solMap = {"torch": torch_gemm, "asm": asm_gemm}
+"""
+
+
+@pytest.mark.parametrize(
+    ("libtype", "name", "rows"),
+    [
+        ("torch", "native", (1, 0, 0)),
+        ("asm", "_ZN5aiter4fooE", (1, 0, 0)),
+        ("asm", "_ZN5aiter4barE", (0, 1, 0)),
+        ("opus", "opus_gemm", (0, 1, 0)),
+        ("opus", "", (0, 1, 0)),
+        ("", "opus_gemm", (0, 0, 1)),
+    ],
+)
+def test_a_bf16_row_is_known_by_the_function_it_goes_to(libtype, name, rows):
+    """Three rows in ten of the pin's bf16 table name no kernel that anything looks up: `auto`, `native`, `sol2`."""
+    header = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName"
+    row = f"gfx950,256,64,256,5120,False,torch.bfloat16,torch.bfloat16,False,False,{libtype},0,0,7.9,{name}"
+    reader = core(RULES["v0.1.20"]).replace("AITER_CONFIG_FMOE", "AITER_CONFIG_GEMM_BF16")
+    files = {"aiter/tuned_gemm.py": TUNED_GEMM.encode(), "aiter/jit/core.py": reader.encode()}
+    files["aiter/configs/bf16_tuned_gemm.csv"] = f"{header}\n{row}\n".encode()
+    files["aiter/configs/bf16_untuned_gemm.csv"] = b"M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
+    report = examine(tree("v0.1.20", files))
+    unknown = [each for each in report.findings if each.kind is Kind.UNKNOWN_KERNEL]
+    assert (report.known, len(unknown), report.untold) == rows
+    if libtype == "opus":
+        assert "libtype opus is not in solMap of aiter/tuned_gemm.py: KeyError" in unknown[0].effect
+
+
+def test_without_a_map_of_functions_nothing_is_said_by_libtype():
+    """v0.1.7 has a list there."""
+    assert functions('solMap = ["torch", "asm"]\n') == {}
+    assert Kernels(tree()).dispatch("torch") is None
 
 
 def names_of(real):
