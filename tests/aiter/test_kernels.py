@@ -110,6 +110,11 @@ def torch_gemm(inp, config=None):
 def asm_gemm(inp, config=None):
     return run(inp, config.get("kernelName"))
 
+def run(inp, config):
+    if config["libtype"] == "flydsl":
+        return flydsl(config)
+    return solMap[config["libtype"]](inp)
+
 solMap = {"torch": torch_gemm, "asm": asm_gemm}
 """
 
@@ -122,6 +127,7 @@ solMap = {"torch": torch_gemm, "asm": asm_gemm}
         ("asm", "_ZN5aiter4barE", (0, 1, 0)),
         ("opus", "opus_gemm", (0, 1, 0)),
         ("opus", "", (0, 1, 0)),
+        ("flydsl", "flydsl_gemm2", (0, 0, 1)),
         ("", "opus_gemm", (0, 0, 1)),
     ],
 )
