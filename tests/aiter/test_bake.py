@@ -112,6 +112,19 @@ def test_rows_that_an_earlier_build_baked_keep_their_source():
     assert second.rows == first.rows + 6
 
 
+def test_rows_of_an_earlier_build_are_named_at_the_line_that_they_move_to():
+    """The wanted row is of another activation: the first row of its shape gives way, and all below move up."""
+    first = bake_one()
+    env = {"AITER_CONFIG_FMOE": first.path}
+    again = AiterTree(Overlay(tree(files=SHIPPED).tree, {first.path: first.data}), env=env)
+    more = TableFile("more.csv", table([row(inter_dim=2048, act_type="ActivationType.Gelu")]))
+    (second,) = bake(again, [Wanted(more)], "gfx950", {first.path: first.sources})
+    assert [(part.first, part.count, part.file.rpartition("/")[2], part.line) for part in second.sources] == [
+        (2, 5, "tuned_fmoe.csv", 3), (7, 1, "w.csv", 8), (8, 5, "glm_tuned_fmoe.csv", 3), (13, 6, "w.csv", 2),
+        (19, 1, "more.csv", 2),
+    ]  # fmt: skip
+
+
 def test_only_the_rows_a_source_keeps_are_taken():
     baked = bake_one(pinned=source(UNFUSED, keep=("expert=256",)))
     assert lines_of(baked)["w.csv"] == [2, 3, 4, 5, 6, 7]

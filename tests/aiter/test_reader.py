@@ -177,6 +177,9 @@ def test_the_oldest_merges_leave_the_rows_by_time_and_those_without_one_last():
     assert isinstance(result, Table)
     assert result.frame.origins == (Origin("1.csv", 3), Origin("1.csv", 2), Origin("0.csv", 2))
     assert result.losses[0].row == Origin("0.csv", 3)
+    distinct = read(table([row(token=16, us=7)]), table([row(token=64, us=3)]), version="v0.1.8")
+    assert isinstance(distinct, Table)
+    assert distinct.frame.origins == (Origin("1.csv", 2), Origin("0.csv", 2))
 
 
 def test_a_merge_that_raises_leaves_the_rows_as_they_come():
