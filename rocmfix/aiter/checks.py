@@ -39,12 +39,13 @@ class Row:
     kernels: Kernels
 
     def number(self, name: str) -> float | None:
-        """The cell as a number, or None; a column that another line made text still holds its numbers."""
+        """The cell as a finite number, or None; a column that another line made text still holds its numbers."""
         cell = self.cells.get(name)
         try:
-            return None if cell is None else float(cell)
+            value = None if cell is None else float(cell)
         except ValueError:
             return None
+        return value if value is not None and math.isfinite(value) else None
 
     def text(self, name: str) -> str:
         """The cell as text; NaN is empty."""
@@ -164,7 +165,7 @@ def tile_divides(row: Row) -> Iterator[Finding]:
         tile = TILE.match(name)
         if tile and inter:
             size, what = (int(tile["n"]), "tile_n") if tile["stage"] == "1" else (int(tile["k"]), "tile_k")
-            if inter % size:
+            if size and inter % size:  # no kernel has a tile of 0: that name is unknown, and said to be
                 forced = row.kernels.forces_tiles
                 does = "AITER runs another tile than the row says" if forced else "it reads out of bounds"
                 severity = Severity.SLOW if forced else Severity.WRONG_OUTPUT

@@ -119,29 +119,36 @@ def merge(files: Sequence[TableFile], untuned: TableFile | None, rules: Generati
         keys = None if untuned is None else csv.read(untuned.data, untuned.path).columns
     except UnreadableError as error:
         return Refusal(error.error, str(error), error.at)
-    frames = [frame for frame in frames if len(frame)] or frames[:1]
-    joined = _joined(frames, rules, gfx)
+    joined = _joined(frames, [file.path for file in files], rules, gfx)
     if isinstance(joined, Refusal):
         return joined
     deduped = Merged(joined) if keys is None else _deduplicated(joined, _dedup_key(keys, joined, rules), rules)
     return deduped if isinstance(deduped, Refusal) else _reread(deduped)
 
 
-def _joined(frames: Sequence[Frame], rules: Generation, gfx: str) -> Frame | Refusal:
+def _joined(frames: Sequence[Frame], paths: Sequence[str], rules: Generation, gfx: str) -> Frame | Refusal:
+    """The rows of all files, one below the other. A file without rows adds none, and its columns count all the same."""
     first = frames[0]
     strict = {Columns.SAME: (), Columns.SAME_BUT_TAG: ("_tag",)}.get(rules.columns)
     if strict is None:
         names = _union(frames)
-        return _tagged(csv.concat([_filled(frame, names, rules, gfx) for frame in frames]))
-    for frame in frames[1:]:
+        return _tagged(csv.concat(_with_rows([_filled(frame, names, rules, gfx) for frame in frames])))
+    for frame, path in zip(frames[1:], paths[1:], strict=True):
         if _without(frame.columns, strict) != _without(first.columns, strict):
             error = "ValueError" if rules.duplicates is Duplicates.RAISE else "AssertionError"
-            place = Origin(frame.origins[0].file, 1) if frame.origins else None
-            return Refusal(error, f"Column mismatch between {first.origins[0].file} and this file", place)
+            return Refusal(error, f"Column mismatch between {paths[0]} and this file", Origin(path, 1))
+    if rules.columns is Columns.SAME_BUT_TAG and rules.duplicates is Duplicates.FASTEST:
+        frames = [frame for frame in frames if len(frame)]  # v0.1.11 alone forgets the others, their _tag included
+        if not frames:
+            return Refusal("ValueError", "No objects to concatenate", Origin(paths[0], 1))
     names = _union(frames)
-    gapped = [_with_gaps(frame, names) for frame in frames]
-    joined = csv.concat(gapped)
+    joined = csv.concat(_with_rows([_with_gaps(frame, names) for frame in frames]))
     return joined if rules.columns is Columns.SAME else _tagged(joined)
+
+
+def _with_rows(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Those that have rows; pandas takes no type from the others."""
+    return [frame for frame in frames if len(frame)] or frames[:1]
 
 
 def _without(names: Sequence[str], dropped: Sequence[str]) -> list[str]:

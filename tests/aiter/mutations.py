@@ -197,6 +197,15 @@ def empty_file(random):
     return [*joined(tables(random)), random.choice(empty)]
 
 
+def no_rows(random):
+    """A header alone, anywhere, often of other columns than the rest; now and then no file has a row."""
+    headers = (HEADER, [*HEADER, "xbf16"], [*HEADER, "_tag"], HEADER[1:], HEADER[:-2])
+    files = joined(tables(random)) if random.randrange(8) else []
+    for _ in range(random.choice((1, 2))):
+        files.insert(random.randrange(len(files) + 1), table([], random.choice(headers)))
+    return files
+
+
 def other_order(random):
     return [*joined(tables(random)), table(ladder(inter_dim=2048), random.sample(HEADER, len(HEADER)))]
 
@@ -210,5 +219,5 @@ CLASSES = (
     good, header_in_the_middle, not_a_number, odd_number, truth_value, all_truth_values, trailing_commas,
     misspelt_text, extra_field, short_row, line_ends, byte_order_mark, quotes, stray_line, missing_column,
     no_gfx, duplicate_in_a_file, duplicate_across_files, act_types, tags, other_chip, no_us, empty_file,
-    other_order, extra_column,
+    no_rows, other_order, extra_column,
 )  # fmt: skip

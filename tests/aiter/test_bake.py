@@ -21,7 +21,7 @@ from rocmfix.errors import CatalogError, SourceError, TableError
 from rocmfix.shipped import shipped
 from rocmfix.system import fetch as web
 from rocmfix.tree import Overlay
-from tests.aiter.rows import ladder, row, table
+from tests.aiter.rows import HEADER, ladder, row, table
 from tests.aiter.trees import tree
 
 SHIPPED = {
@@ -80,6 +80,11 @@ def test_every_row_is_accounted_for_and_a_wanted_row_replaces_the_shipped_one():
     assert [(gone.file.rpartition("/")[2], gone.line, by.line) for gone, by in baked.replaced] == [
         ("glm_tuned_fmoe.csv", 2, 8)
     ]
+    assert {part.file: part.sha256 for part in baked.sources} == {
+        file: hashlib.sha256(data).hexdigest()
+        for file, data in {**SHIPPED, "w.csv": UNFUSED}.items()
+        if file.endswith(".csv")
+    }
     ours = baked.sources[-1]
     assert (ours.repo, ours.commit, ours.path, ours.sha256) == (pinned.repo, pinned.commit, pinned.path, pinned.sha256)
 
@@ -107,10 +112,35 @@ def test_rows_that_an_earlier_build_baked_keep_their_source():
     assert second.rows == first.rows + 6
 
 
+def test_rows_of_an_earlier_build_are_named_at_the_line_that_they_move_to():
+    """The wanted row is of another activation: the first row of its shape gives way, and all below move up."""
+    first = bake_one()
+    env = {"AITER_CONFIG_FMOE": first.path}
+    again = AiterTree(Overlay(tree(files=SHIPPED).tree, {first.path: first.data}), env=env)
+    more = TableFile("more.csv", table([row(inter_dim=2048, act_type="ActivationType.Gelu")]))
+    (second,) = bake(again, [Wanted(more)], "gfx950", {first.path: first.sources})
+    assert [(part.first, part.count, part.file.rpartition("/")[2], part.line) for part in second.sources] == [
+        (2, 5, "tuned_fmoe.csv", 3), (7, 1, "w.csv", 8), (8, 5, "glm_tuned_fmoe.csv", 3), (13, 6, "w.csv", 2),
+        (19, 1, "more.csv", 2),
+    ]  # fmt: skip
+
+
 def test_only_the_rows_a_source_keeps_are_taken():
     baked = bake_one(pinned=source(UNFUSED, keep=("expert=256",)))
     assert lines_of(baked)["w.csv"] == [2, 3, 4, 5, 6, 7]
     assert baked.sources[-1].sha256 == hashlib.sha256(UNFUSED).hexdigest()
+
+
+def test_a_row_is_taken_only_when_all_that_its_source_keeps_is_so():
+    baked = bake_one(pinned=source(UNFUSED, keep=("expert=256", "token=4")))
+    assert lines_of(baked)["w.csv"] == [4]
+
+
+def test_what_a_source_keeps_may_hold_an_equals_sign_and_be_of_the_first_column_behind_a_byte_order_mark():
+    noted = table([{**row(expert=33), "note": "a=b"}, {**row(expert=34), "note": "a"}], [*HEADER, "note"])
+    marked = b"\xef\xbb\xbf" + noted
+    baked = bake_one(data=marked, pinned=source(marked, keep=("note=a=b", "gfx=gfx950")))
+    assert lines_of(baked)["w.csv"] == [2]
 
 
 def test_line_numbers_hold_below_an_empty_line():
@@ -124,6 +154,45 @@ def test_a_kernel_the_image_lacks_is_refused_because_aot_would_pass_over_it():
         bake_one(data=bad)
     assert "w.csv:2: unknown-kernel" in caught.value.details[0]
     assert caught.value.hint
+
+
+def test_every_bad_row_is_counted_and_ten_are_shown():
+    bad = table(
+        [row(token=1 << n, expert=33, kernelName1=f"flydsl_moe1_afp4_wfp4_bf16_t48x{n}x256_w2") for n in range(11)]
+    )
+    with pytest.raises(TableError, match=r"^11 rows cannot be baked") as caught:
+        bake_one(data=bad)
+    assert len(caught.value.details) == 10
+
+
+def test_a_bad_row_of_any_family_is_refused():
+    gemm = "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    good = (gemm + "gfx950,256,1,64,64,ck,0,0,5,a8w8_blockscale_16x64,1,1,0\n").encode()
+    shipped = {**SHIPPED, "aiter/configs/a8w8_blockscale_tuned_gemm.csv": good}
+    bad = table([row(kernelName1="flydsl_moe1_afp4_wfp4_bf16_t48x64x256_w2")])
+    files = [TableFile("my_a8w8_blockscale_tuned_gemm.csv", good), TableFile("w.csv", bad)]
+    with pytest.raises(TableError, match=r"^1 rows cannot be baked"):
+        bake(tree(files=shipped), [Wanted(file) for file in files])
+
+
+@pytest.mark.parametrize(
+    ("gfx", "cells"), [("gfx950", {}), ("gfx942", {"gfx": "gfx942", "cu_num": 304})], ids=["gfx950", "gfx942"]
+)
+def test_kernels_are_looked_for_on_the_chip_that_the_image_is_for(gfx, cells):
+    """The stand-in compiles tiles of 64 rows for gfx950 alone."""
+    name = "moe_ck2stages_gemm1_256x64x64x128_1x4_TypeCast_v1_Nswizzle0_Quant2_MulRoutedWeight0_silu_F8_F8_B16"
+    fp8 = {"q_dtype_a": "torch.float8_e4m3fn", "q_dtype_w": "torch.float8_e4m3fn", "q_type": "QuantType.per_Token"}
+    rows = [Wanted(TableFile("w.csv", table([row(kernelName1=name, kernelName2="", block_m=64, **fp8, **cells)])))]
+    if gfx == "gfx950":
+        assert bake(tree(files=SHIPPED), rows, gfx)[0].asked == (14,)
+    else:
+        with pytest.raises(TableError, match="cannot be baked"):
+            bake(tree(files=SHIPPED), rows, gfx)
+
+
+def test_a_shipped_row_that_gives_way_to_a_shipped_one_was_not_replaced_by_a_wanted_one():
+    twice = {**SHIPPED, "aiter/configs/model_configs/x_tuned_fmoe.csv": table([row(token=4, us=99)])}
+    assert bake_one(twice, table([row(expert=33)])).replaced == ()
 
 
 @pytest.mark.parametrize(
@@ -183,8 +252,9 @@ def test_a_table_that_this_aiter_does_not_read_is_refused():
         bake(tree(files=SHIPPED), [named])
     header = "gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
     gemm = Wanted(TableFile("a4w4_blockscale_tuned_gemm.csv", f"{header}gfx950,256,1,64,64,0,0,9,x,1,1,0\n".encode()))
-    with pytest.raises(TableError, match="has no table of the family a4w4"):
+    with pytest.raises(TableError, match="has no table of the family a4w4") as caught:
         bake(tree(files=SHIPPED), [gemm])
+    assert caught.value.details == ("asked for by a4w4_blockscale_tuned_gemm.csv",)
 
 
 def test_the_wanted_flydsl_rows_are_compiled_by_both_modules_and_the_shipped_ones_are_not():
@@ -226,6 +296,10 @@ def test_baking_is_the_same_every_time():
 def test_an_unknown_reader_is_not_baked_for():
     with pytest.raises(TableError, match="not seen before"):
         bake(tree(files={"aiter/fused_moe.py": b""}), [])
+    lookup = tree("v0.1.20").read("aiter/fused_moe.py")
+    assert lookup
+    with pytest.raises(TableError, match="not seen before"):
+        bake(tree("v0.1.11", files={"aiter/fused_moe.py": lookup}), [])
 
 
 def test_the_shipped_index_loads_and_names_the_models():

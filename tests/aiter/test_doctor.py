@@ -222,6 +222,20 @@ def test_every_kind_is_documented_with_its_severity():
         assert f"| `{kind.value}` | {SEVERITY[kind].value} | {MEANING[kind]} |" in text
 
 
+@pytest.mark.parametrize("name", ["cu_num", "inter_dim", "model_dim", "expert", "topk", "block_m", "us", "tflops"])
+@pytest.mark.parametrize("kernel", [GOOD[0]["kernelName1"], "flydsl_mxmoe_g1_a4w4_32x256x256"])
+@pytest.mark.parametrize("value", ["inf", "-inf", "1e400"])
+def test_an_infinite_cell_is_no_number_and_stops_no_examination(name, kernel, value):
+    """pandas reads all three as floats; the row that has one is said to answer nothing, where it is part of the key."""
+    kinds = {kind for kind, _, line in found(one(1, **{name: value, "kernelName1": kernel})) if line == 3}
+    assert (Kind.UNREACHABLE_KEY in kinds) == (name in {"cu_num", "inter_dim", "model_dim", "expert", "topk"})
+
+
+def test_a_kernel_name_with_a_tile_of_0_is_unknown():
+    bad = one(1, kernelName2="flydsl_moe2_afp4_wfp4_bf16_t32x128x0_atomic")
+    assert found(bad) == {(Kind.UNKNOWN_KERNEL, "f0.csv", 3)}
+
+
 @pytest.mark.parametrize("version", RULES)
 def test_every_generation_is_examined_without_failing(version):
     """Damage of every class, for every reader: an answer, never an exception."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rocmfix.aiter.coverage import table_of
-from rocmfix.aiter.lookup import answer, keys_in, parse
+from rocmfix.aiter.lookup import answer, heuristic, keys_in, parse
+from rocmfix.aiter.schema import FMOE_KEY
 from rocmfix.errors import TableError
-from tests.aiter.rows import ladder, row, table
+from tests.aiter.rows import PLAIN, ladder, row, table
 from tests.aiter.trees import tree
 
 TUPLE = (
@@ -31,6 +32,22 @@ def test_a_log_line_of_either_form_finds_its_row(act):
     found = answer(served(*ladder()), parse(key(act=act)))
     assert (found.hit, found.file, found.line) == (True, "aiter/configs/tuned_fmoe.csv", 4)
     assert found.why == "every key column matches"
+    assert found.kernels == (PLAIN["kernelName1"], PLAIN["kernelName2"])
+
+
+def test_a_row_of_one_stage_has_one_kernel():
+    found = answer(served(row(token=4, run_1stage=1, kernelName2="")), parse(key()))
+    assert found.kernels == (PLAIN["kernelName1"],)
+
+
+def test_a_whole_log_line_is_a_key():
+    line = f"[2026-08-20 10:00:00 TP6] [fused_moe] using 2stage (kernelName1='a(1)', kernelName2='b') for {key()} "
+    assert parse(line) == parse(key())
+
+
+def test_values_in_double_quotes_and_enums_below_zero_are_read():
+    assert parse(key().replace("'", '"')) == parse(key())
+    assert parse(key(act="<ActivationType.No: -1>")).act_type == "ActivationType.No"
 
 
 def test_a_log_names_each_key_once_whatever_the_prefix_and_outcome():
@@ -42,10 +59,19 @@ def test_a_log_names_each_key_once_whatever_the_prefix_and_outcome():
             f"[2026-08-20 10:00:00 TP6] [fused_moe] using 2stage (kernelName1='flydsl_a', kernelName2='b') for {key()} ",
             f"[aiter] [fused_moe] using 2stage default for {key(expert=256, topk=8)} ",
             f"[aiter] [fused_moe] no tuned FlyDSL config for {key(8, 256, 8)}, using heuristic FlyDSL fallback (kn1='x', kn2='y')",
+            f"[aiter] [fused_moe] tuned config found for {key(16)} but is_shuffled=False. ",
             "[aiter] start build [module_moe] under /tmp",
         ]
     )
-    assert [(k.token, k.expert, k.topk) for k in keys_in(log)] == [(4, 257, 9), (4, 256, 8), (8, 256, 8)]
+    assert [(k.token, k.expert, k.topk) for k in keys_in(log)] == [
+        (4, 257, 9), (4, 256, 8), (8, 256, 8), (16, 257, 9),
+    ]  # fmt: skip
+
+
+def test_two_keys_in_one_line_of_a_log_are_two_keys():
+    """Ranks that write at once share lines."""
+    said = "[fused_moe] using 2stage (kernelName1='a', kernelName2='b') for "
+    assert [k.token for k in keys_in(f"{said}{key(4)} {said}{key(8)} ")] == [4, 8]
 
 
 def test_a_key_without_gfx_is_completed_from_its_units():
@@ -58,6 +84,12 @@ def test_tokens_are_rounded_and_it_is_said():
     found = answer(served(*ladder()), parse(key(token=5)))
     assert (found.token, found.line) == (8, 5)
     assert "5 tokens are rounded to bucket 8" in found.why
+
+
+def test_a_tier_that_another_stands_in_for_is_said_with_the_rounding():
+    found = answer(served(*ladder((1, 32768))), parse(key(token=200000)))
+    assert (found.token, found.line) == (131072, 3)
+    assert found.why == "200000 tokens are rounded to bucket 131072; bucket 131072 has no row, 32768 stands in"
 
 
 def test_a_row_of_another_activation_is_said_to_answer():
@@ -73,10 +105,53 @@ def test_a_miss_names_the_heuristic_its_cost_and_the_nearest_row():
     assert "the nearest row has expert=257, topk=9" in found.why
 
 
+@pytest.mark.parametrize(
+    ("far", "near", "said"),
+    [
+        ({"gfx": "gfx942"}, {"model_dim": 7168, "inter_dim": 256}, "model_dim=7168, inter_dim=256"),
+        ({"cu_num": 304}, {"model_dim": 7168, "inter_dim": 256}, "model_dim=7168, inter_dim=256"),
+        ({"model_dim": 7168}, {"inter_dim": 256, "expert": 33}, "inter_dim=256, expert=33"),
+        ({"inter_dim": 256}, {"expert": 33, "topk": 8}, "expert=33, topk=8"),
+        ({"expert": 33}, {"expert": 65}, "expert=33"),
+    ],
+)
+def test_the_nearest_row_is_of_this_chip_and_model_first_and_the_first_of_equals(far, near, said):
+    """Another expert count is a smaller step than another model, and that than another chip."""
+    found = answer(served(row(token=4, **far), row(token=4, **near)), parse(key()))
+    assert found.why.endswith(f"; the nearest row has {said}")
+
+
+def test_an_empty_table_has_no_nearest_row():
+    assert answer(served(), parse(key())).why == f"no row: {heuristic(parse(key()))}"
+
+
+@pytest.mark.parametrize(
+    ("token", "tile"),
+    [(1, 32), (2047, 32), (2048, 64), (4095, 64), (4096, 128), (16383, 128), (16384, 64), (131072, 64)],
+)
+def test_the_flydsl_heuristic_takes_its_tile_by_the_tokens(token, tile):
+    assert heuristic(parse(key(token))).startswith(f"the FlyDSL heuristic runs (tile {tile}x128x256), ")
+
+
+def test_only_fp4_weights_in_blocks_of_32_have_the_flydsl_heuristic():
+    """The activations may be of another type; both the weights' type and the scheme decide."""
+    plain = parse(key())
+    fp8 = {"q_dtype_a": "torch.float8_e4m3fn"}
+    assert "FlyDSL" in heuristic(plain.model_copy(update=fp8))
+    for other in ({"q_dtype_w": "torch.float8_e4m3fn"}, {"q_type": "QuantType.per_1x128"}):
+        assert heuristic(plain.model_copy(update=other)) == "AITER's default heuristic runs"
+
+
 @pytest.mark.parametrize("text", ["1,2,3", "('gfx950', 'x'" + ", 1" * 12 + ")", ""])
 def test_what_is_no_key_is_refused_in_words(text):
     with pytest.raises(TableError, match="not a fused-MoE key"):
         parse(text)
+
+
+def test_the_columns_of_a_key_are_told_to_whoever_typed_too_few():
+    with pytest.raises(TableError, match="3 values where 14 are needed") as caught:
+        parse("1,2,3")
+    assert caught.value.details == (", ".join(FMOE_KEY),)
 
 
 def test_a_table_the_server_would_die_of_is_refused_at_its_line():

@@ -93,6 +93,22 @@ def test_a_table_that_would_be_switched_off_is_refused_at_its_line(data, why):
         merged(data, table(ladder(inter_dim=1024)))
 
 
+@pytest.mark.parametrize("name", ["token", "topk", "use_g1u1", "doweight_stage1"])
+def test_a_word_in_a_column_of_numbers_is_refused_at_its_own_line(name):
+    """The cells around it are read as text too, and it alone is to be mended."""
+    rows = [row(), row(token=2, **({} if name == "token" else {name: "x"})), row(token="x" if name == "token" else 4)]
+    with pytest.raises(TableError, match=rf"^0.csv:{4 if name == 'token' else 3}: {name} is 'x'"):
+        merged(table(rows), table(ladder(inter_dim=1024)))
+
+
+@pytest.mark.parametrize(("version", "why"), [("v0.1.20", "a row would be lost"), ("v0.1.13", "ValueError: ")])
+def test_rows_that_differ_in_writing_alone_are_refused(version, why):
+    """4 and 04 are two keys as text and one as numbers: AITER would take the first, or die of them."""
+    rows = table([row(token=4)]), table([row(token="04", us=5)])
+    with pytest.raises(TableError, match=f"not one this AITER reads: {why}"):
+        merged(*rows, rules=RULES[version])
+
+
 @pytest.mark.parametrize("version", RULES)
 def test_the_result_is_read_whole_by_every_generation(version):
     tokens = RULES[version].ladder[:4]
