@@ -18,6 +18,10 @@ Key = tuple[Cell, ...]
 """The values of a lookup, in the order of the reader's key columns."""
 
 
+NOTHING = "No objects to concatenate"
+"""What v0.1.11 raises where no file has a row."""
+
+
 @dataclass(frozen=True)
 class TableFile:
     """A table file: where it is, as shown, and what is in it."""
@@ -140,7 +144,7 @@ def _joined(frames: Sequence[Frame], paths: Sequence[str], rules: Generation, gf
     if rules.columns is Columns.SAME_BUT_TAG and rules.duplicates is Duplicates.FASTEST:
         frames = [frame for frame in frames if len(frame)]  # v0.1.11 alone forgets the others, their _tag included
         if not frames:
-            return Refusal("ValueError", "No objects to concatenate", Origin(paths[0], 1))
+            return Refusal("ValueError", NOTHING, Origin(paths[0], 1))
     names = _union(frames)
     joined = csv.concat(_with_rows([_with_gaps(frame, names) for frame in frames]))
     return joined if rules.columns is Columns.SAME else _tagged(joined)

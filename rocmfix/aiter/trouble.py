@@ -10,7 +10,7 @@ from rocmfix.aiter.findings import SEVERITY, Finding, Kind
 from rocmfix.aiter.frame import Cell, Column, Frame, Kind as CellKind, Origin
 from rocmfix.aiter.generation import Act, Duplicates, Generation, Tags
 from rocmfix.aiter.layout import AiterTree
-from rocmfix.aiter.reader import Loss, Refusal, Table, key_columns, load, merge
+from rocmfix.aiter.reader import NOTHING, Loss, Refusal, Table, key_columns, load, merge
 from rocmfix.aiter.schema import FMOE
 from rocmfix.aiter.selection import Selection, shipped
 
@@ -44,20 +44,30 @@ def finding(kind: Kind, at: Origin | None, key: str, effect: str, hint: str) -> 
     )
 
 
+HINTS = {Kind.DUPLICATE_RAISES: "name each key once", Kind.UNREADABLE: "give one of the files a row"}
+
+
 def refused(refusal: Refusal, selection: Selection, rules: Generation) -> Iterator[Finding]:
     """Why the reader raises; one finding a row that a merge would delete from the files."""
     if refusal.error in {"ParserError", "UnicodeDecodeError", "EmptyDataError"}:
         return  # said of the file itself
-    mismatch = "Column mismatch" in refusal.message
-    kind = Kind.COLUMN_MISMATCH if mismatch else REFUSALS.get(refusal.error, Kind.DUPLICATE_RAISES)
+    kind = _kind_of(refusal)
     if refusal.losses:
         for loss in refusal.losses:
             yield _duplicate(loss)
         return
     place = refusal.at or Origin(selection.files[0].path, 1)
     when = "at import" if rules.at_import else "at the first request"
-    hint = "name each key once" if kind is Kind.DUPLICATE_RAISES else "give every file the same columns"
+    hint = HINTS.get(kind, "give every file the same columns")
     yield finding(kind, place, "", f"{refusal.error} {when}: {refusal.message}", hint)
+
+
+def _kind_of(refusal: Refusal) -> Kind:
+    if "Column mismatch" in refusal.message:
+        return Kind.COLUMN_MISMATCH
+    if refusal.message == NOTHING:
+        return Kind.UNREADABLE
+    return REFUSALS.get(refusal.error, Kind.DUPLICATE_RAISES)
 
 
 def _duplicate(loss: Loss) -> Finding:

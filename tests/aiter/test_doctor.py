@@ -255,3 +255,11 @@ def test_real_trees_have_defects_and_no_unknown_kernels(real_tree):
     kinds = {finding.kind for finding in report.findings}
     assert Kind.UNKNOWN_KERNEL not in kinds
     assert kinds
+
+
+def test_tables_of_which_none_has_a_row_are_no_duplicates():
+    """v0.1.11 raises "No objects to concatenate": the doctor called it a key that is there twice."""
+    header = table(GOOD).splitlines(keepends=True)[0]
+    files = {"aiter/configs/tuned_fmoe.csv": header, "aiter/configs/model_configs/a_tuned_fmoe.csv": header}
+    (found,) = [each for each in examine(tree("v0.1.11", files)).findings if "concatenate" in each.effect]
+    assert (found.kind, found.hint) == (Kind.UNREADABLE, "give one of the files a row")
