@@ -234,6 +234,10 @@ class _Arguments:
                 return self._values(inner)
             case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
                 return ["false", "true"]
+            case ast.IfExp(body=yes, orelse=no):
+                return list(dict.fromkeys((*self._values(yes), *self._values(no))))
+            case ast.JoinedStr():
+                return self.texts(node)
             case ast.Name(id=name):
                 return self._named(name)
             case _:
