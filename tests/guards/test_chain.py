@@ -197,6 +197,35 @@ def test_constructs_are_those_that_hip_compiles() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "name", "text", "line"),
+    [
+        ("cudaMalloc(p);\ncudaFree(p);\n", "CUDA call", "cudaMalloc", 1),
+        ("cuTensorMapEncode(p);\n", "CUDA call", "cuTensorMapEncode", 1),
+        ('/* a\nb */ int a = 1 + \\\n 2; R"(\n)";\ncudaFree(p);\n', "CUDA call", "cudaFree", 5),
+        ("#define A \\\n cudaMalloc /*\n*/\ncudaFree(p);\n", "CUDA call", "cudaFree", 4),
+        ("cuda::ptx::mbarrier_init(p);\n", "NVIDIA library", "cuda::ptx::mbarrier_init", 1),
+        ("cuda::std::pair<int, int> p;\n", "NVIDIA library", "cuda::std::pair", 1),
+        ("void __cluster_dims__(2) f();\n", "__grid_constant__", "__cluster_dims__", 1),
+        ("f(__grid_constant__ const int a);\n", "__grid_constant__", "__grid_constant__", 1),
+        ("__ballot_sync(0xFFFFFFFFu, x);\n", "32-bit shuffle mask", "__ballot_sync(0xFFFFFFFFu", 1),
+        ("__shfl_sync(\n  0xffffffff, x);\n", "32-bit shuffle mask", "__shfl_sync( 0xffffffff", 1),
+        ('asm("{ .reg .b32 t; mov.b32 t, 0; }");\n', "inline PTX", 'asm("{ .reg .b32 t; mov.', 1),
+    ],
+)
+def test_a_construct_is_told_once_as_it_stands_first(code: str, name: str, text: str, line: int) -> None:
+    (found,) = constructs(sources(csrc__a=code, include__x=""), f"{ROOT}/csrc/a.cuh")
+    assert (found.construct.name, found.text, found.line) == (name, text, line)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["__shfl_sync(0xffffffffffffffffull, x);\n", "#define GET cudaMalloc\n", "cudax(); cub(); my_cudaMalloc();\n"],
+)
+def test_what_hip_takes_is_no_construct(code: str) -> None:
+    assert not list(constructs(sources(csrc__a=code, include__x=""), f"{ROOT}/csrc/a.cuh"))
+
+
 def test_inline_ptx_is_told_from_amds_own_assembly() -> None:
     amd = 'asm volatile("s_waitcnt vmcnt(0)");\n'
     found = sources(csrc__a=amd + 'asm("mov.b32 %0, 1;" : "=r"(x));\n', csrc__b=amd, include__x="")
