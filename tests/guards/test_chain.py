@@ -139,7 +139,8 @@ def test_a_header_that_ends_amid_a_conditional_leaves_its_includers_alone(unbala
 
 
 def test_an_include_by_macro_is_followed() -> None:
-    assert met(sources(csrc__a="#define H <cuda_fp16.h> x\n#include H\n", include__x="")) == []
+    more = sources(csrc__a="#define H <cuda_fp16.h> x\n#include H\n", include__x="")
+    assert not list(inclusions(more, f"{ROOT}/csrc/a.cuh", HIP))
     assert met(sources(csrc__a="#define H <cuda_fp16.h>\n#include H\n", include__x="")) == [("csrc/a.cuh", 2, True)]
 
 
@@ -241,6 +242,7 @@ def test_inline_ptx_is_told_from_amds_own_assembly() -> None:
         ("#if !defined(A_CUH)\n#define A_CUH\nint a;\n#endif\n", ()),
         ("#ifndef USE_ROCM\nint a;\n#endif\n", ((1, 3),)),
         ("#ifndef USE_ROCM\n#define A 1\nint a;\n#endif\n", ((1, 4),)),
+        ("#ifndef USE_ROCM\n#undef USE_ROCM\nint a;\n#endif\n", ((1, 4),)),
         ("#ifdef A\nint a;\n#endif\n", ((1, 3),)),
         ("#define A\n#ifdef A\nint a;\n#else\nint b;\n#endif\n#undef A\n", ((4, 6),)),
         ("int a;\n#ifndef USE_ROCM\nint b;\n#define B \\\n  1\n", ((2, 5),)),

@@ -112,6 +112,7 @@ def test_an_open_way_is_told_call_by_call() -> None:
         ("@classmethod\ndef make(cls, x):\n    if is_cuda():\n        cls._go(x)\n@classmethod\ndef _go(cls, x):\n    return run_k(x)", IMPORT),
         ("def forward(self, x):\n    if is_cuda():\n        self._go(x)\ndef _go(self, x):\n    def inner():\n        return run_k(x)\n    return inner()", IMPORT),
         ("def forward(self, x):\n    if is_cuda():\n        self.go(x)\ndef go(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_cuda():\n        self.__go(x)\ndef __go(self, x):\n    return run_k(x)", IMPORT),
         ("def forward(self, x):\n    return x", ""),
     ],
 )  # fmt: skip
@@ -207,6 +208,12 @@ def test_a_public_method_may_be_called_through_an_object_elsewhere(text: str, an
 def test_a_method_that_is_called_without_its_name_is_everybodys() -> None:
     body = "def forward(self, x):\n    if is_cuda():\n        self.__call__(x)\ndef __call__(self, x):\n    return run_k(x)"
     assert reach(layer(body, IMPORT)).reachable is Reachable.YES
+
+
+def test_a_name_of_the_class_hides_the_modules_from_no_method() -> None:
+    own = LOADER + "\n    class Used:\n        run_k = None\n        def go(self, x):\n            return run_k(x)\n"
+    model = "from sglang.jit_kernel.k import Used\nEntryClass = Used\n"
+    assert reach("class Layer: ...", own, models__used=model).reachable is Reachable.YES
 
 
 def test_an_operator_of_torchs_is_the_function_of_its_name() -> None:
