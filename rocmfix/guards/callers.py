@@ -128,7 +128,7 @@ class Callers:
             # MultiPlatformOp.dispatch_forward, sglang/srt/layers/utils/multi_platform.py
             if not inside:
                 yield Closed(f"{self._program.shown(source.path)}: {owner} has a forward_hip")
-        elif not inside or not (_private(method) or self._only_inside(source, method)):
+        elif not inside or _unspelled(method) or not (_private(method) or self._only_inside(source, method)):
             yield from self._named(source, owner, (owner,))
 
     def _only_inside(self, source: PySource, method: str) -> bool:
@@ -212,7 +212,12 @@ def _is_own(source: PySource, use: Use) -> bool:
 
 
 def _private(method: str) -> bool:
-    return method.startswith("_") and not method.endswith("__")
+    return method.startswith("_")
+
+
+def _unspelled(method: str) -> bool:
+    """`__call__` and its kin are called without their name."""
+    return method.startswith("__") and method.endswith("__")
 
 
 def _as_use(bound: Binding) -> Use:

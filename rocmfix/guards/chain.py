@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from rocmfix.guards.conditionals import Conditionals, Macros, Maybe, Step
 from rocmfix.guards.directives import Directive, directives
@@ -115,7 +117,7 @@ class Sources:
 
 
 def _top(folder: str) -> str:
-    """Two folders below the package, such as `python/sglang/jit_kernel/csrc`: vendored trees do not mix."""
+    """The folder below the package, such as `python/sglang/jit_kernel`: vendored trees do not mix."""
     return "/".join(folder.split("/")[:3])
 
 
@@ -150,9 +152,15 @@ def skipped(sources: Sources, path: str, macros: Macros) -> tuple[tuple[int, int
 
 
 def _own_guard(lines: tuple[Directive, ...]) -> str | None:
-    """The macro that keeps the file from being read twice."""
-    first = lines[0] if lines else None
-    return first.rest.split(None, 1)[0] if first and first.name == "ifndef" and first.rest else None
+    """The macro that keeps the file from being read twice: asked for in the first line, defined in the second."""
+    if len(lines) < 2 or lines[1].name != "define":
+        return None
+    asked = _NOT_DEFINED.fullmatch(f"{lines[0].name} {lines[0].rest}")
+    defined = lines[1].rest.split(None, 1)[:1]
+    return asked[1] if asked and [asked[1]] == defined else None
+
+
+_NOT_DEFINED: Final = re.compile(r"(?:ifndef|if\s*!\s*defined\s*\(?)\s*(\w+)\s*\)?")
 
 
 class _Walk:

@@ -27,7 +27,8 @@ _DEEPEST = 40
 """Nesting beyond this is not an expression anyone wrote; it ends as "cannot tell" instead of a crash."""
 _BUDGET = 4096
 """Steps of one evaluation: macros that double on every expansion would otherwise never end."""
-_TRUNCATE = (1 << 64) - 1
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+"""What fits into the 64 bits of a preprocessor's number; beyond that it hangs on which have a sign."""
 
 Node: TypeAlias = "tuple[str, tuple[Node, ...], str]"
 """Kind, operands, text."""
@@ -224,11 +225,11 @@ def _number(text: str) -> Value:
     if len(text) > _DEEPEST:
         return None
     digits = text.rstrip("uUlLzZ").replace("'", "").lower()
-    if digits.startswith(("0x", "0b")):
-        return int(digits, 0)
-    return (
-        int(digits, 8) if len(digits) > 1 and digits.startswith("0") and set(digits) <= set("01234567") else int(digits)
-    )
+    octal = digits.startswith("0") and digits.isdecimal()
+    try:
+        return int(digits, 8 if octal else 0)
+    except ValueError:  # 089, or no digit after 0x
+        return None
 
 
 def _unary(op: str, value: Value) -> Value:
@@ -248,7 +249,7 @@ def _binary(op: str, left: Value, right: Value) -> Value:
         return _divided(op, left, right)
     if op in {"<<", ">>"}:
         return _shifted(op, left, right)
-    return int(_ARITHMETIC[op](left, right)) & _TRUNCATE if op == "*" else int(_ARITHMETIC[op](left, right))
+    return _fitting(int(_ARITHMETIC[op](left, right)))
 
 
 _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
@@ -277,4 +278,8 @@ def _divided(op: str, left: int, right: int) -> Value:
 def _shifted(op: str, left: int, right: int) -> Value:
     if not 0 <= right < 64:
         return None
-    return (left << right) & _TRUNCATE if op == "<<" else left >> right
+    return _fitting(left << right) if op == "<<" else left >> right
+
+
+def _fitting(value: int) -> Value:
+    return value if _LEAST <= value <= _MOST else None

@@ -32,7 +32,7 @@ CONSTRUCTS: Final = (
     Construct(
         "32-bit shuffle mask",
         re.compile(
-            r"\b__(?:shfl|shfl_up|shfl_down|shfl_xor|ballot|any|all|activemask)_sync\s*\(\s*0[xX][fF]{8}\b[uU]?"
+            r"\b__(?:shfl|shfl_up|shfl_down|shfl_xor|ballot|any|all|activemask)_sync\s*\(\s*0[xX][fF]{8}[uU]?\b"
         ),
         "HIP 7 wants a 64-bit mask: a wavefront has 64 lanes",
     ),

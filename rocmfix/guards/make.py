@@ -98,7 +98,7 @@ def _stopped_in(kernels: Kernels, built: tuple[Built, ...]) -> str | None:
 
 def spans_of(sources: Sources, file: str) -> tuple[Span, ...]:
     """The CUDA-only includes that `file` itself has open on ROCm, neighbours together."""
-    lines = {line.line: line for line in sources.directives(file) if line.included}
+    lines = {line.line: line for line in sources.directives(file)}
     hit = [
         met.hop.line
         for met in inclusions(sources, file, HIP)
@@ -106,13 +106,13 @@ def spans_of(sources: Sources, file: str) -> tuple[Span, ...]:
     ]
     spans: list[Span] = []
     for number in sorted(set(hit)):
-        family = cuda_only(lines[number].included or "") if number in lines else None
+        family, last = cuda_only(lines[number].included or ""), lines[number].end
         counterpart = family.in_its_place if family else ()
         if spans and spans[-1].last == number - 1:
             known = spans[-1]
-            spans[-1] = Span(known.first, number, tuple(dict.fromkeys((*known.counterparts, *counterpart))))
+            spans[-1] = Span(known.first, last, tuple(dict.fromkeys((*known.counterparts, *counterpart))))
         else:
-            spans.append(Span(number, number, counterpart))
+            spans.append(Span(number, last, counterpart))
     return tuple(spans)
 
 
@@ -150,7 +150,7 @@ _REASONS: Final = (
         "inline PTX, which hipcc has not",
     ),
     (r"__(?:nv|NV)_\w+", "an NVIDIA type or value without a HIP name here"),
-    (r"'(?:cuda?|CU)[A-Za-z]\w+'", "a CUDA name that no header of the tree turns into HIP's"),
+    (r"'(?:cu(?:da)?[A-Z]|CU[A-Za-z])\w+'", "a CUDA name that no header of the tree turns into HIP's"),
     (r"identifier '__\w+'", "a CUDA intrinsic that HIP has not under this name"),
     (r"expected namespace name|cublas|cudnn|nvshmem", "an NVIDIA library"),
     (r"unknown argument", "a flag for nvcc that hipcc does not take; the loader passes it"),

@@ -191,7 +191,7 @@ class _World:
             return False
         gfx = _GFX.match(plain)
         if gfx:
-            return self._gpu.gfx.startswith(gfx[1]) or (gfx[1] == "gfx95" and self._gpu.gfx == "gfx950")
+            return self._gpu.gfx.startswith(gfx[1])
         return False if _NVIDIA_GENERATION.match(plain) else None
 
     def _assigned(self, name: str, source: PySource, scope: Scope) -> object:

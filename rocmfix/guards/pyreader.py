@@ -60,6 +60,8 @@ class Reader:
             case ast.Match():
                 self._expression(node.subject, scope, tests)
                 for arm in node.cases:
+                    if arm.guard:
+                        self._expression(arm.guard, scope, tests)
                     self.block(arm.body, scope, tests)
             case ast.Assign():
                 self._assign(node.targets, node.value, scope, tests)
@@ -100,7 +102,7 @@ class Reader:
 
     def _class(self, node: ast.ClassDef, scope: Scope, tests: tuple[Test, ...]) -> None:
         self._found.classes.add((*scope, node.name))
-        for expr in (*node.bases, *node.decorator_list):
+        for expr in (*node.bases, *(keyword.value for keyword in node.keywords), *node.decorator_list):
             self._expression(expr, scope, tests)
         self.block(node.body, (*scope, node.name), tests)
 

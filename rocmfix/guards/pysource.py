@@ -162,7 +162,8 @@ Fact = TypeVar("Fact", Binding, Use)
 
 
 def _arguments(given: ast.arguments) -> set[str]:
-    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+    every = (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg)
+    return {each.arg for each in every if each}
 
 
 def _in_order(found: Iterable[Fact]) -> tuple[Fact, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from io import StringIO
+from typing import Final
 
 from rocmfix.guards.condition import evaluate
 from rocmfix.guards.directives import Directive, directives
@@ -19,10 +22,14 @@ def same_for_cuda(before: str, after: str) -> bool:
 
 
 def without_rocm(text: str) -> str:
-    """`text` as a compiler sees it that does not define USE_ROCM, with every other conditional left in."""
+    """`text` as a compiler sees it that does not define USE_ROCM, with every other conditional left in.
+
+    An `#elif` that something else decides becomes an `#if` where all that stood before it goes.
+    """
     text = text.replace("\r\n", "\n")
-    gone = set(_gone(directives(text)))
-    return "".join(line for number, line in enumerate(text.splitlines(keepends=True), 1) if number not in gone)
+    gone, opening = _gone(directives(text))
+    kept = ((number, line) for number, line in enumerate(StringIO(text), 1) if number not in gone)
+    return "".join(_ELSE.sub(r"\1", line, count=1) if number in opening else line for number, line in kept)
 
 
 class _OnlyRocm(Mapping[str, "str | None"]):
@@ -57,27 +64,33 @@ class _Open:
         return self.outer_gone or self.decided is False
 
 
-def _gone(lines: tuple[Directive, ...]) -> Iterator[int]:
-    """The lines that go: branches not taken, and the conditionals that USE_ROCM decides."""
+def _gone(lines: tuple[Directive, ...]) -> tuple[set[int], set[int]]:
+    """The lines that go, branches not taken and what USE_ROCM decides, and each `#elif` that is left first."""
+    gone: set[int] = set()
+    opening: set[int] = set()
     stack: list[_Open] = []
     cursor = 1
     for line in lines:
-        if line.name not in {"if", "ifdef", "ifndef", "elif", "else", "endif"}:
+        if line.name not in _CONDITIONALS:
             continue
         if stack and stack[-1].gone:
-            yield from range(cursor, line.line)
+            gone.update(range(cursor, line.line))
         cursor = line.end + 1
         if line.name.startswith("if"):
             stack.append(_Open(line, bool(stack) and stack[-1].gone))
         if not stack:
             continue
         top = stack[-1]
-        if top.outer_gone or top.decided is not None:
-            yield from range(line.line, line.end + 1)
+        goes = top.outer_gone or top.decided is not None
         if line.name == "endif":
             stack.pop()
         elif not line.name.startswith("if"):
             _turn(top, line)
+        if goes and not top.outer_gone and top.decided is None:
+            opening.add(line.line)
+        elif goes:
+            gone.update(range(line.line, line.end + 1))
+    return gone, opening
 
 
 def _turn(top: _Open, line: Directive) -> None:
@@ -86,19 +99,21 @@ def _turn(top: _Open, line: Directive) -> None:
     if top.taken:
         top.decided = False
     else:
-        verdict = True if line.name == "else" else _decided(line)
-        # `#elif` that something else decides: keep it in, which errs towards "not the same".
-        top.decided = True if verdict is None else verdict
-        top.taken = top.decided
+        top.decided = True if line.name == "else" else _decided(line)
+        top.taken = bool(top.decided)
 
 
 def _decided(line: Directive) -> bool | None:
     name = line.rest.split(None, 1)[0] if line.rest else ""
     match line.name:
-        case "ifdef":
+        case "ifdef" | "elifdef":
             return False if name == ROCM else None
-        case "ifndef":
+        case "ifndef" | "elifndef":
             return True if name == ROCM else None
         case _:
-            value = evaluate(line.rest, _OnlyRocm()) if ROCM in line.rest else None
+            value = evaluate(line.rest, _OnlyRocm()) if ROCM in line.rest or line.name == "elif" else None
             return None if value is None else bool(value)
+
+
+_CONDITIONALS: Final = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
+_ELSE: Final = re.compile(r"(#\s*)el(?=if)")

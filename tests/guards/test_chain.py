@@ -68,7 +68,79 @@ def test_a_quoted_name_is_looked_for_beside_the_includer_first() -> None:
     assert met(found) == [("csrc/b.cuh", 1, True)]
 
 
+def test_a_name_in_angles_is_not_looked_for_beside_the_includer() -> None:
+    found = sources(csrc__a="#include <b.cuh>\n", csrc__b="#include <cuda.h>\n", include__b="")
+    assert met(found) == []
+
+
+def test_one_name_in_angles_and_in_quotes_may_be_two_files() -> None:
+    found = sources(csrc__a='#include <b.cuh>\n#include "b.cuh"\n', csrc__b="#include <cuda.h>\n", include__b="")
+    assert met(found) == [("csrc/b.cuh", 1, True)]
+
+
+def test_a_folder_that_only_the_loader_knows_is_stood_in_for_by_the_nearest_file() -> None:
+    found = sources(
+        csrc__moe__a='#include "deep/x.cuh"\n',
+        csrc__gemm__third__deep__x="",
+        csrc__moe__third__deep__x="#include <cuda.h>\n",
+        csrc__z__third__deep__x="",
+        include__x="",
+    )
+    assert met(found, "csrc/moe/a.cuh") == [("csrc/moe/third/deep/x.cuh", 1, True)]
+
+
+def test_another_subtrees_file_does_not_stand_in() -> None:
+    other = "python/sglang/multimodal_gen/third/deep/x.cuh"
+    files = {f"{ROOT}/csrc/a.cuh": b'#include "deep/x.cuh"\n', f"{ROOT}/include/y.cuh": b"", other: b""}
+    (each,) = inclusions(Sources(MemoryTree(files)), f"{ROOT}/csrc/a.cuh", HIP)
+    assert (each.name, each.found) == ("deep/x.cuh", None)
+
+
+def test_the_loaders_folder_has_sources_and_headers() -> None:
+    found = sources(csrc__a="", include__x="", more__csrc__b="", other__include__c="")
+    assert found.kernel_roots == (ROOT,)
+
+
+def test_every_kind_of_cpp_file_is_read() -> None:
+    kinds = [".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp", ".inl"]
+    files = {f"{ROOT}/csrc/a{kind}": b"" for kind in (*kinds, ".py", ".txt", ".c", ".cu.j2")}
+    assert Sources(MemoryTree(files)).files == tuple(f"{ROOT}/csrc/a{kind}" for kind in kinds)
+
+
+def test_what_one_gpu_may_include_is_followed() -> None:
+    text = '#ifdef __gfx942__\n#include "b.cuh"\n#endif\n'
+    assert met(sources(csrc__a=text, csrc__b="#include <cuda.h>\n", include__x="")) == [("csrc/b.cuh", 1, None)]
+
+
+@pytest.mark.parametrize("line", ["#import <b.cuh>", "#include_next <b.cuh>"])
+def test_every_way_to_include_is_followed(line: str) -> None:
+    assert met(sources(csrc__a=line, include__b="#include <cuda.h>\n")) == [("include/b.cuh", 1, True)]
+
+
+def test_the_way_to_a_header_is_told_from_the_file_outwards() -> None:
+    found = sources(csrc__a="\n#include <b.cuh>\n", include__b="#include <c.cuh>\n", include__c="#include <cuda.h>\n")
+    (each,) = [each for each in inclusions(found, f"{ROOT}/csrc/a.cuh", HIP) if cuda_only(each.name)]
+    assert each.via == (Hop(f"{ROOT}/csrc/a.cuh", 2), Hop(f"{ROOT}/include/b.cuh", 1))
+
+
+def test_a_pragma_once_that_is_not_compiled_keeps_nothing_out() -> None:
+    twice = '#include "b.cuh"\n#include "b.cuh"\n'
+    found = sources(csrc__a=twice, csrc__b="#if 0\n#pragma once\n#endif\n#include <cuda.h>\n", include__x="")
+    assert met(found) == [("csrc/b.cuh", 4, True)] * 2
+
+
+@pytest.mark.parametrize("unbalanced", ["#ifdef NOBODY\n", "#endif\n", "#else\n"])
+def test_a_header_that_ends_amid_a_conditional_leaves_its_includers_alone(unbalanced: str) -> None:
+    text = '#ifndef USE_ROCM\n#include <cuda.h>\n#else\n#include "b.cuh"\n#include <cuda.h>\n#endif\n'
+    assert met(sources(csrc__a=text, csrc__b=unbalanced, include__x="")) == [
+        ("csrc/a.cuh", 2, False),
+        ("csrc/a.cuh", 5, True),
+    ]
+
+
 def test_an_include_by_macro_is_followed() -> None:
+    more = sources(csrc__a="#define H <cuda_fp16.h> x\n#include H\n", include__x="")
+    assert not list(inclusions(more, f"{ROOT}/csrc/a.cuh", HIP))
     assert met(sources(csrc__a="#define H <cuda_fp16.h>\n#include H\n", include__x="")) == [("csrc/a.cuh", 2, True)]
 
 
@@ -126,6 +198,35 @@ def test_constructs_are_those_that_hip_compiles() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "name", "text", "line"),
+    [
+        ("cudaMalloc(p);\ncudaFree(p);\n", "CUDA call", "cudaMalloc", 1),
+        ("cuTensorMapEncode(p);\n", "CUDA call", "cuTensorMapEncode", 1),
+        ('/* a\nb */ int a = 1 + \\\n 2; R"(\n)";\ncudaFree(p);\n', "CUDA call", "cudaFree", 5),
+        ("#define A \\\n cudaMalloc /*\n*/\ncudaFree(p);\n", "CUDA call", "cudaFree", 4),
+        ("cuda::ptx::mbarrier_init(p);\n", "NVIDIA library", "cuda::ptx::mbarrier_init", 1),
+        ("cuda::std::pair<int, int> p;\n", "NVIDIA library", "cuda::std::pair", 1),
+        ("void __cluster_dims__(2) f();\n", "__grid_constant__", "__cluster_dims__", 1),
+        ("f(__grid_constant__ const int a);\n", "__grid_constant__", "__grid_constant__", 1),
+        ("__ballot_sync(0xFFFFFFFFu, x);\n", "32-bit shuffle mask", "__ballot_sync(0xFFFFFFFFu", 1),
+        ("__shfl_sync(\n  0xffffffff, x);\n", "32-bit shuffle mask", "__shfl_sync( 0xffffffff", 1),
+        ('asm("{ .reg .b32 t; mov.b32 t, 0; }");\n', "inline PTX", 'asm("{ .reg .b32 t; mov.', 1),
+    ],
+)
+def test_a_construct_is_told_once_as_it_stands_first(code: str, name: str, text: str, line: int) -> None:
+    (found,) = constructs(sources(csrc__a=code, include__x=""), f"{ROOT}/csrc/a.cuh")
+    assert (found.construct.name, found.text, found.line) == (name, text, line)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["__shfl_sync(0xffffffffffffffffull, x);\n", "#define GET cudaMalloc\n", "cudax(); cub(); my_cudaMalloc();\n"],
+)
+def test_what_hip_takes_is_no_construct(code: str) -> None:
+    assert not list(constructs(sources(csrc__a=code, include__x=""), f"{ROOT}/csrc/a.cuh"))
+
+
 def test_inline_ptx_is_told_from_amds_own_assembly() -> None:
     amd = 'asm volatile("s_waitcnt vmcnt(0)");\n'
     found = sources(csrc__a=amd + 'asm("mov.b32 %0, 1;" : "=r"(x));\n', csrc__b=amd, include__x="")
@@ -133,8 +234,20 @@ def test_inline_ptx_is_told_from_amds_own_assembly() -> None:
     assert not list(constructs(found, f"{ROOT}/csrc/b.cuh"))
 
 
-def test_lines_taken_out_are_told() -> None:
-    seen = walk(
-        sources(csrc__a="#ifdef USE_ROCM\nint a;\n#else\nint b;\n#endif\n", include__x=""), f"{ROOT}/csrc/a.cuh", HIP
-    )
-    assert seen.skipped == ((3, 5),)
+@pytest.mark.parametrize(
+    ("text", "skipped"),
+    [
+        ("#ifdef USE_ROCM\nint a;\n#else\nint b;\n#endif\n", ((3, 5),)),
+        ("#ifndef A_CUH\n#define A_CUH\nint a;\n#endif\n", ()),
+        ("#if !defined(A_CUH)\n#define A_CUH\nint a;\n#endif\n", ()),
+        ("#ifndef USE_ROCM\nint a;\n#endif\n", ((1, 3),)),
+        ("#ifndef USE_ROCM\n#define A 1\nint a;\n#endif\n", ((1, 4),)),
+        ("#ifndef USE_ROCM\n#undef USE_ROCM\nint a;\n#endif\n", ((1, 4),)),
+        ("#ifdef A\nint a;\n#endif\n", ((1, 3),)),
+        ("#define A\n#ifdef A\nint a;\n#else\nint b;\n#endif\n#undef A\n", ((4, 6),)),
+        ("int a;\n#ifndef USE_ROCM\nint b;\n#define B \\\n  1\n", ((2, 5),)),
+    ],
+)
+def test_lines_taken_out_are_told(text: str, skipped: tuple[tuple[int, int], ...]) -> None:
+    """A file that begins with `#ifndef USE_ROCM` was taken for one that keeps itself from being read twice by it."""
+    assert walk(sources(csrc__a=text, include__x=""), f"{ROOT}/csrc/a.cuh", HIP).skipped == skipped

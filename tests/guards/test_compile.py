@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from rocmfix.errors import GuardError, ToolMissingError
-from rocmfix.guards.compile import Came, Kernels, build
-from rocmfix.guards.toolchain import find_toolchain
+from rocmfix.guards.compile import BuildReport, Built, Came, Kernels, build
+from rocmfix.guards.toolchain import Toolchain, find_toolchain
 from rocmfix.guards.units import NotReadableError, unit_of
-from tests.guards.kernels import FILE, LOADER, NAMESPACED, UTILS, fake_toolchain, needs_cpp, tree
+from rocmfix.tree import MemoryTree
+from tests.guards.kernels import FILE, LOADER, NAMESPACED, ROOT, UTILS, fake_toolchain, needs_cpp, tree
 
 
 def unit(arch: str = "gfx942", **files: str):
@@ -25,6 +26,22 @@ def test_every_instantiation_that_the_wrapper_can_ask_for_is_made() -> None:
     assert made.kernels[-1] == "Kernel<2, true, bf16_t, false>::run"
     assert made.guessed == ("dtype = bf16_t",)
     assert f'#include "{FILE}"\nTVM_FFI_DLL_EXPORT_TYPED_FUNC(kernel_0, ({made.kernels[0]}));\n' in made.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kernels"),
+    [
+        (
+            "make_cpp_args(mode, has_table, dtype, is_arch_support_pdl())",
+            "'true' if mode else 'false'",
+            ("true", "false"),
+        ),
+        ("make_cpp_args(mode, has_table, dtype, is_arch_support_pdl())", "f'{bool(mode)}, 7'", ("false, 7", "true, 7")),
+    ],
+)
+def test_an_argument_of_readable_parts_is_read(old: str, new: str, kernels: tuple[str, ...]) -> None:
+    """`'true' if deterministic else 'false'` of 0.5.23's sampling.cuh was "computed at run time"."""
+    assert unit(loader=LOADER.replace(old, new)).kernels == tuple(f"Kernel<{each}>::run" for each in kernels)
 
 
 @pytest.mark.parametrize(("arch", "fp8"), [("gfx942", "-DHIP_FP8_TYPE_FNUZ=1"), ("gfx950", "-DHIP_FP8_TYPE_E4M3=1")])
@@ -93,6 +110,117 @@ def test_a_failure_that_our_guess_may_have_caused_is_not_the_files(tmp_path: Pat
     ).built
     assert each.came is Came.NOT_COMPILABLE
     assert "dtype = bf16_t" in str(each.error)
+
+
+def saying(folder: Path, *lines: str) -> Toolchain:
+    """A compiler that fails with these words."""
+    chain = fake_toolchain(folder)
+    told = "\n".join(lines)
+    Path(chain.command[0]).write_text(f"#!/bin/sh\ncat >&2 <<'EOF'\n{told}\nEOF\nexit 1\n")
+    return chain
+
+
+def built_of(kernels: MemoryTree, chain: Toolchain) -> Built:
+    (each,) = build(Kernels(kernels), [FILE], ["gfx942"], chain).built
+    return each
+
+
+UNGUESSED = LOADER.replace("has_table, dtype, is_arch_support_pdl()", "has_table")
+
+
+@pytest.mark.parametrize(
+    ("loader", "said", "came", "error"),
+    [
+        (LOADER, "unit_0.hip:3:1: error: no match", Came.NOT_COMPILABLE, "no match (with our guess: dtype = bf16_t)"),
+        (LOADER, "k.cuh:3:1: error: no match", Came.FAILED, "no match"),
+        (UNGUESSED, "unit_0.hip:3:1: error: no match", Came.FAILED, "no match"),
+        (UNGUESSED, "k.cuh:3:1: error: static assertion failed", Came.FAILED, "static assertion failed"),
+        (LOADER, "clang-22: error: no such flag", Came.FAILED, "no such flag"),
+        (LOADER, "a word\nkilled\n", Came.FAILED, "killed"),
+        (LOADER, "", Came.FAILED, "the compiler failed without a word"),
+        (LOADER, "a.h:1:2: warning: w\nb.h:3:4: fatal error: first\nc.h:5:6: error: second", Came.FAILED, "first"),
+    ],
+)
+def test_the_first_error_says_whose_fault_it_is(tmp_path: Path, loader: str, said: str, came: Came, error: str) -> None:
+    each = built_of(tree("int a;\n", loader), saying(tmp_path, said))
+    assert (each.came, each.error) == (came, error)
+
+
+def test_kernels_written_against_an_older_tvm_ffi_are_compiled_with_it(tmp_path: Path) -> None:
+    chain = fake_toolchain(tmp_path)
+    calls = tmp_path / "calls"
+    failing = 'echo "/new/tvm/ffi/x.h:1:1: error: bad" >&2'
+    script = f'#!/bin/sh\necho run >>{calls}\ncase "$*" in *newer*) {failing}; exit 1 ;; esac\n'
+    Path(chain.command[0]).write_text(script)
+    both = Toolchain("fake", chain.command, (tmp_path / "newer", *chain.tvm_ffi))
+    assert built_of(tree("int a;\n"), both).came is Came.COMPILED
+    assert calls.read_text() == "run\nrun\n"
+
+
+def test_a_failure_that_is_not_tvm_ffis_is_not_tried_again(tmp_path: Path) -> None:
+    chain = saying(tmp_path, "k.cuh:3:1: error: no match")
+    script, calls = Path(chain.command[0]), tmp_path / "calls"
+    script.write_text(script.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\necho run >>{calls}\n"))
+    both = Toolchain("fake", chain.command, (tmp_path / "newer", *chain.tvm_ffi))
+    assert built_of(tree("int a;\n"), both).came is Came.FAILED
+    assert calls.read_text() == "run\n"
+
+
+@pytest.mark.parametrize(
+    ("came", "clean"),
+    [
+        ((Came.COMPILED, Came.NOT_COMPILABLE), True),
+        ((Came.COMPILED, Came.FAILED), False),
+        ((Came.NOT_COMPILABLE,), False),
+        ((), False),
+    ],
+)
+def test_a_report_is_clean_when_something_compiled_and_nothing_failed(*, came: tuple[Came, ...], clean: bool) -> None:
+    built = tuple(Built(file=FILE, arch="gfx942", loader="k.py:1", came=each) for each in came)
+    assert BuildReport(source="small", toolchain="fake", built=built).is_clean is clean
+
+
+def test_a_file_for_one_gpu_is_not_compiled_for_another(tmp_path: Path) -> None:
+    name = "k_gfx950.cuh"
+    kernels = Kernels(tree("", LOADER.replace('"k.cuh"', f'"{name}"'), **{f"csrc__{name}": "int a;\n"}))
+    jobs = kernels.jobs([f"{ROOT}/csrc/{name}"], ["gfx942", "gfx950"])
+    assert [(job.arch, job.refusal) for job in jobs] == [
+        ("gfx942", "its own name says gfx950 only"),
+        ("gfx950", ""),
+    ]
+
+
+def test_a_file_is_compiled_for_the_calls_that_name_it() -> None:
+    other = LOADER.replace("k.cuh", "other.cuh")
+    kernels = Kernels(tree("", **{"other.py": other, "csrc__other.cuh": ""}))
+    assert [job.loader.source.path for job in kernels.jobs([FILE], ["gfx942"])] == [f"{ROOT}/k.py"]
+
+
+def test_what_cannot_be_told_counts_as_reachable() -> None:
+    files = dict(tree("#include <cuda.h>\n").files)
+    files["python/sglang/srt/models/m.py"] = b"LAZY = {'module': 'sglang.jit_kernel.k'}\n"
+    assert Kernels(MemoryTree(files)).reachable == (FILE,)
+    files["python/sglang/srt/models/m.py"] = b""
+    assert Kernels(MemoryTree(files)).reachable == ()
+
+
+def test_what_a_guard_can_mend_is_what_rocm_comes_to() -> None:
+    header = {"include__sgl_kernel__utils.cuh": "#ifndef USE_ROCM\n#include <cuda.h>\n#endif\n"}
+    kernel = "#include <sgl_kernel/utils.cuh>\n#include <cub/cub.cuh>\n"
+    assert Kernels(tree(kernel, **header)).guardable() == (FILE,)
+    opened = {"include__sgl_kernel__utils.cuh": "#include <cuda.h>\n"}
+    assert Kernels(tree(kernel, **opened)).guardable() == (FILE, f"{ROOT}/include/sgl_kernel/utils.cuh")
+
+
+def test_a_file_is_spelled_by_the_end_of_its_path() -> None:
+    kernels = Kernels(tree("", **{"csrc__mk.cuh": ""}))
+    assert kernels.spelled("k.cuh") == (FILE,)
+    assert kernels.spelled("/csrc/k.cuh") == (FILE,)
+
+
+def test_a_header_that_only_cuda_reads_means_no_file() -> None:
+    kernels = Kernels(tree("#ifndef USE_ROCM\n#include <sgl_kernel/utils.cuh>\n#endif\n"))
+    assert kernels.named(["sgl_kernel/utils.cuh"]) == ()
 
 
 def test_a_header_means_the_files_that_include_it() -> None:

@@ -41,6 +41,8 @@ def active(text: str, defines=HIP):
         ("#define PORTED USE_ROCM\n#if PORTED\n#else\n%s#endif\n", False, True),
         ("#undef USE_ROCM\n#ifndef USE_ROCM\n%s#endif\n", True, True),
         ("#ifdef __HIP_DEVICE_COMPILE__\n#define X\n#endif\n#ifdef X\n%s#endif\n", None, False),
+        ("#define X\n#ifdef __HIP_DEVICE_COMPILE__\n#undef X\n#endif\n#ifdef X\n%s#endif\n", None, True),
+        ("#if __CUDA_ARCH__ >= 900\n#elif A\n#else\n%s#endif\n", True, None),
         ("#elifdef nothing open\n#endif\n%s", True, True),
         ("#ifdef A\n#elifndef USE_ROCM\n%s#endif\n", False, True),
     ],
@@ -51,12 +53,50 @@ def test_a_conditional_decides_for_rocm_and_for_cuda(around, on_hip, on_cuda):
     assert active(text, CUDA) == [on_cuda]
 
 
+@pytest.mark.parametrize(
+    ("name", "on_hip", "on_cuda"),
+    [
+        ("USE_ROCM", True, False),
+        ("__HIP_PLATFORM_AMD__", True, False),
+        ("__HIP__", True, False),
+        ("__HIPCC__", True, False),
+        ("__clang__", True, False),
+        ("__GNUC__", True, True),
+        ("__cplusplus", True, True),
+        ("__x86_64__", True, True),
+        ("__CUDACC__", False, True),
+        ("__NVCC__", False, True),
+        ("__HIP_DEVICE_COMPILE__", None, False),
+        ("__AMDGCN__", None, False),
+        ("__GFX9__", None, False),
+        ("__gfx942__", None, False),
+        ("__gfx950__", None, False),
+        ("HIP_FP8_TYPE_FNUZ", None, False),
+        ("HIP_FP8_TYPE_E4M3", None, False),
+        ("__CUDA_ARCH__", False, None),
+        ("SGL_CUDA_ARCH", False, None),
+        ("CUDA_VERSION", False, None),
+        ("CUDART_VERSION", False, None),
+        ("__CUDACC_VER_MAJOR__", False, None),
+        ("__CUDACC_VER_MINOR__", False, None),
+        ("_WIN32", False, False),
+    ],
+)
+def test_a_macro_is_defined_where_that_compiler_has_it(name, on_hip, on_cuda):
+    text = f"#ifdef {name}\n{INCLUDE}#endif\n"
+    assert active(text) == [on_hip]
+    assert active(text, CUDA) == [on_cuda]
+
+
 def test_a_guarded_include_is_off_for_rocm_and_on_for_cuda():
     assert guarded(f"#ifndef USE_ROCM\n{INCLUDE}#endif\n", HEADER)
     assert not guarded(INCLUDE, HEADER)
     assert not guarded("", HEADER), "a file without the include has no guard to show"
     assert not guarded(f"#if 0\n{INCLUDE}#endif\n", HEADER), "dead for everyone is no guard"
     assert not guarded(f"#ifndef USE_ROCM\n{INCLUDE}#endif\n{INCLUDE}", HEADER), "the second one is open"
+    assert guarded(f"#ifndef USE_ROCM\n#if 0\n{INCLUDE}#endif\n{INCLUDE}#endif\n", HEADER), "one for CUDA is enough"
+    maybe = f"#if !defined(USE_ROCM) || defined(__gfx942__)\n{INCLUDE}#endif\n"
+    assert not guarded(maybe, HEADER), "one GPU of AMD's may come to it"
 
 
 def test_comments_and_strings_hide_directives():
@@ -87,12 +127,23 @@ def test_the_header_is_named_by_the_end_of_its_path():
     text = '#include <cub/cub.cuh>\n#include "my_cub.cuh"\n#include MACRO\n'
     assert [state.name for state in include_state(text, "cub.cuh", HIP)] == ["cub/cub.cuh"]
     assert [state.name for state in include_state(text, "cub/cub.cuh", HIP)] == ["cub/cub.cuh"]
+    assert [state.line for state in include_state("\n#include_next <cub/cub.cuh>\n", "cub.cuh", HIP)] == [2]
 
 
-def test_the_condition_around_an_include_is_told_outermost_first():
-    text = f"#ifndef USE_ROCM\n#if A || B\n#elif C\n{INCLUDE}#endif\n#endif\n"
-    (state,) = include_state(text, HEADER, CUDA)
-    assert state.condition == "!defined(USE_ROCM) && !(A || B) && C"
+@pytest.mark.parametrize(
+    ("around", "condition"),
+    [
+        ("#ifndef USE_ROCM\n#if A || B\n#elif C\n%s#endif\n#endif\n", "!defined(USE_ROCM) && !(A || B) && C"),
+        ("#ifdef A\n#elifdef B\n%s#endif\n", "!defined(A) && defined(B)"),
+        ("#ifndef A\n#elifndef B\n%s#endif\n", "defined(A) && !defined(B)"),
+        ("#ifdef A\n#else\n#if  B &&  C\n%s#endif\n#endif\n", "!defined(A) && (B && C)"),
+        ("#if A\n#elif B > 1\n#else\n%s#endif\n", "!A && !(B > 1)"),
+        ("%s", ""),
+    ],
+)
+def test_the_condition_around_an_include_is_told_outermost_first(around, condition):
+    (state,) = include_state(around % INCLUDE, HEADER, CUDA)
+    assert state.condition == condition
 
 
 @pytest.mark.parametrize(
@@ -116,6 +167,20 @@ def test_the_condition_around_an_include_is_told_outermost_first():
         ("MAYBE ? 4 : 5", None),
         ("1 / 0", None),
         ("1 << 64", None),
+        ("1 << -1", None),
+        ("1 << 62 >> 61", 2),
+        ("1 << 63", None),
+        ("-1 << 1 < 0", 1),
+        ("-1 * 2 < 0", 1),
+        ("0xFFFFFFFFFFFFFFFF * 2", None),
+        ("6 & 2 == 2", 0),
+        ("9 - 3 - 2", 4),
+        ("1 || 0 && 0", 1),
+        ("~5", -6),
+        ("2zu == 2", 1),
+        ("true && !false", 1),
+        ("089", None),
+        ("0x'", None),
         ("CALL(1, (2))", None),
         ("CALL(1, (2)) && 0", None),
         ("__has_include(<cub/cub.cuh>)", None),
@@ -139,7 +204,12 @@ def test_an_expression_has_a_value_or_cannot_be_told(text, value):
 
 
 def test_has_include_is_answered_by_whoever_knows():
-    assert evaluate("__has_include(<a.h>)", {}, lambda _, header: int(header == "<a.h>")) == 1
+    def has(operator: str, argument: str) -> int:
+        return int((operator, argument) == ("__has_include", "<a.h>"))
+
+    assert evaluate("__has_include(<a.h>)", {}, has) == 1
+    assert evaluate("__has_include ( <a.h> )", {}, has) == 1
+    assert evaluate("__has_include(<b.h>)", {}, has) == 0
 
 
 NAMES = st.sampled_from(["USE_ROCM", "A", "B", "__HIP__"])

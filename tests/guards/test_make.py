@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from rocmfix.cli import main
-from rocmfix.guards.compile import Came, Kernels
+from rocmfix.guards.compile import Built, Came, Kernels
 from rocmfix.guards.make import Made, make, patch_text
 from rocmfix.patchfile import parse_patch
 from rocmfix.system.files import Copied, write_out
 from rocmfix.tree import MemoryTree
-from tests.guards.kernels import FILE, ROOT, fake_toolchain, needs_cpp, tree
+from tests.guards.kernels import FILE, LOADER, ROOT, fake_toolchain, needs_cpp, tree
 
 
 @needs_cpp
@@ -76,6 +76,81 @@ def test_a_made_patch_is_one_that_the_catalogue_takes(tmp_path: Path) -> None:
     assert ROOT in text
 
 
+def test_a_patch_names_each_gpu_once_in_order() -> None:
+    built = tuple(
+        Built(file=FILE, arch=arch, loader="k.py:1", came=Came.COMPILED) for arch in ("gfx950", "gfx942", "gfx950")
+    )
+    text = patch_text(
+        Made(file=FILE, patch="+x", built=built), "A B <a@example.org>", "Mon, 30 Nov 2026 00:00:00 +0000"
+    )
+    assert "the kernel compiles for gfx942 and gfx950; what" in " ".join(text.split())
+
+
+@needs_cpp
+def test_every_gpu_must_compile_it(tmp_path: Path) -> None:
+    kernel = "#include <cuda.h>\n#ifdef HIP_FP8_TYPE_FNUZ\nERROR unknown type name 'x'\n#endif\n"
+    made = make(Kernels(tree(kernel)), FILE, ["gfx950", "gfx942"], fake_toolchain(tmp_path))
+    assert (made.patch, made.refusal) == (None, "the error moves to k.cuh:9: unknown type name 'x'")
+    assert made.built[0].came is Came.COMPILED
+
+
+GUARDED = "+#ifndef USE_ROCM\n #include <{}>\n+#endif\n"
+
+
+@needs_cpp
+@pytest.mark.parametrize(
+    ("kernel", "hunk"),
+    [
+        (
+            "#include <cuda.h>\nint a;\n#include <cuda_fp16.h>\nint b;\n",
+            f"{GUARDED.format('cuda.h')} int a;\n{GUARDED.format('cuda_fp16.h')} int b;\n",
+        ),
+        (
+            "#ifndef USE_ROCM\n#include <cuda.h>\n#endif\n#include <cuda_fp16.h>\n",
+            f" #ifndef USE_ROCM\n #include <cuda.h>\n #endif\n{GUARDED.format('cuda_fp16.h')}",
+        ),
+        (
+            "#include <cuda.h> /* a\nb */\n#include \\\n <cuda_fp16.h>\nint a;\n",
+            "+#ifndef USE_ROCM\n #include <cuda.h> /* a\n b */\n #include \\\n  <cuda_fp16.h>\n+#endif\n int a;\n",
+        ),
+        ("#include <cuda.h>\r\nint a;\r\n", "+#ifndef USE_ROCM\r\n #include <cuda.h>\r\n+#endif\r\n int a;\r\n"),
+    ],
+)
+def test_guards_stand_around_what_is_open_and_nothing_else(tmp_path: Path, kernel: str, hunk: str) -> None:
+    made = make(Kernels(tree(kernel)), FILE, ["gfx942"], fake_toolchain(tmp_path))
+    assert made.patch
+    assert made.patch.partition(" @@\n")[2] == hunk
+
+
+@needs_cpp
+def test_neighbours_share_a_guard_with_the_hip_headers_of_all(tmp_path: Path) -> None:
+    kernel = "#include <cuda_runtime.h>\n#include <cuda_fp16.h>\n#ifdef USE_ROCM\nERROR no HIP_TOKEN\n#endif\n"
+    chain = fake_toolchain(tmp_path)
+    (tmp_path / "include/hip/hip_fp16.h").write_text("#undef USE_ROCM\n")
+    made = make(Kernels(tree(kernel)), FILE, ["gfx942"], chain)
+    headers = "+#include <hip/hip_runtime.h>\n+#include <hip/hip_fp16.h>\n"
+    assert f"+#ifdef USE_ROCM\n{headers}+#else\n #include <cuda_runtime.h>\n #include <cuda_fp16.h>\n+#endif\n" in str(
+        made.patch
+    )
+
+
+def test_a_flag_that_hipcc_does_not_take_is_the_command_lines(tmp_path: Path) -> None:
+    chain = fake_toolchain(tmp_path)
+    Path(chain.command[0]).write_text("#!/bin/sh\necho \"clang-22: error: unknown argument: '--x'\" >&2\nexit 1\n")
+    made = make(Kernels(tree("#include <cuda.h>\n")), FILE, ["gfx942"], chain)
+    assert made.refusal == (
+        "the error moves to the command line: unknown argument: '--x' "
+        "(a flag for nvcc that hipcc does not take; the loader passes it)"
+    )
+
+
+@needs_cpp
+def test_a_driver_call_is_a_cuda_name(tmp_path: Path) -> None:
+    kernel = "#include <cuda.h>\nERROR use of undeclared identifier 'cuTensorMapEncodeTiled'\n"
+    made = make(Kernels(tree(kernel)), FILE, ["gfx942"], fake_toolchain(tmp_path))
+    assert str(made.refusal).endswith("(a CUDA name that no header of the tree turns into HIP's)")
+
+
 HEADER = f"{ROOT}/include/sgl_kernel/runtime.cuh"
 READS_IT = "#include <sgl_kernel/runtime.cuh>\nint a;\n"
 
@@ -110,6 +185,36 @@ def test_a_header_that_stops_the_compiler_next_is_guarded_too(tmp_path: Path) ->
     text = patch_text(made, "Ann Author <ann@example.org>", "Mon, 30 Nov 2026 00:00:00 +0000")
     assert "hipcc stops there, and then in runtime.cuh." in " ".join(text.split())
     assert parse_patch(text.encode(), "guard_k.patch").paths == (FILE, HEADER)
+
+
+OTHER = {
+    "include__sgl_kernel__runtime.cuh": "#include <cuda.h>\n",
+    "csrc__other.cuh": "#include <sgl_kernel/runtime.cuh>\nERROR unknown type name 'x'\n",
+    "other.py": LOADER.replace("k.cuh", "other.cuh").replace("def module", "def other"),
+}
+
+
+@needs_cpp
+def test_a_kernel_that_rocm_does_not_come_to_proves_nothing(tmp_path: Path) -> None:
+    made = made_of(tree(READS_IT, **OTHER), HEADER, tmp_path)
+    assert [(each.file, each.came) for each in made.built] == [(FILE, Came.COMPILED)]
+
+
+@needs_cpp
+def test_a_header_of_kernels_that_rocm_does_not_come_to_is_proved_by_these(tmp_path: Path) -> None:
+    files = dict(tree(READS_IT, **{"include__sgl_kernel__runtime.cuh": "#include <cuda.h>\n"}).files)
+    del files["python/sglang/srt/models/m.py"]
+    made = made_of(MemoryTree(files), HEADER, tmp_path)
+    assert [(each.file, each.came) for each in made.built] == [(FILE, Came.COMPILED)]
+
+
+@needs_cpp
+def test_a_gpu_that_cannot_be_compiled_for_here_hides_no_header_from_the_others(tmp_path: Path) -> None:
+    kernel = "#ifdef HIP_FP8_TYPE_FNUZ\n#include <aiter_meta.h>\n#endif\n#include <cuda.h>\n" + READS_IT
+    kernels = Kernels(tree(kernel, **{"include__sgl_kernel__runtime.cuh": "#include <cuda_fp16.h>\n"}))
+    made = make(kernels, FILE, ["gfx942", "gfx950"], fake_toolchain(tmp_path))
+    assert made.refusal == "cannot be proved here: aiter_meta.h is not in this tree nor in the toolchain"
+    assert [each.came for each in made.built] == [Came.NOT_COMPILABLE, Came.COMPILED]
 
 
 @needs_cpp

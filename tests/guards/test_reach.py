@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
 
+from rocmfix.guards import pyfacts
 from rocmfix.guards.chain import Sources
 from rocmfix.guards.loaders import loaders
 from rocmfix.guards.program import Program
-from rocmfix.guards.reach import Reach, Reachability, Reachable, reach as reach_all
+from rocmfix.guards.reach import Reach, Reachability, Reachable, condition, reach as reach_all
 from rocmfix.tree import MemoryTree
 
 ROOT = "python/sglang"
@@ -106,6 +108,11 @@ def test_an_open_way_is_told_call_by_call() -> None:
         ("def forward_npu(self, x):\n    return run_k(x)", IMPORT),
         ("def forward_hip(self, x):\n    return x\ndef forward_cuda(self, x):\n    return run_k(x)", IMPORT),
         ("def forward(self, x):\n    if is_cuda():\n        self._go(x)\ndef _go(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_cuda():\n        Layer._go(x)\ndef _go(x):\n    return run_k(x)", IMPORT),
+        ("@classmethod\ndef make(cls, x):\n    if is_cuda():\n        cls._go(x)\n@classmethod\ndef _go(cls, x):\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_cuda():\n        self._go(x)\ndef _go(self, x):\n    def inner():\n        return run_k(x)\n    return inner()", IMPORT),
+        ("def forward(self, x):\n    if is_cuda():\n        self.go(x)\ndef go(self, x):\n    return run_k(x)", IMPORT),
+        ("def forward(self, x):\n    if is_cuda():\n        self.__go(x)\ndef __go(self, x):\n    return run_k(x)", IMPORT),
         ("def forward(self, x):\n    return x", ""),
     ],
 )  # fmt: skip
@@ -137,20 +144,166 @@ def test_a_gate_that_rocm_passes_or_may_pass_is_no_gate(body: str, head: str) ->
     assert reach(layer(body, head)).reachable is Reachable.YES
 
 
+@pytest.mark.parametrize("other", ["cpu", "npu", "xpu", "hpu", "musa", "mps", "tpu"])
+def test_another_platforms_method_is_not_rocms(other: str) -> None:
+    answer = reach(layer(f"def go_{other}(self, x):\n    return run_k(x)", IMPORT))
+    assert (answer.reachable, answer.gate) == (
+        Reachable.NO,
+        f"{ROOT}/srt/layers/layer.py: Layer.go_{other} is another platform's",
+    )
+
+
+def test_a_gate_is_told_with_its_line_and_the_way_up_to_it() -> None:
+    answer = reach(layer("def forward(self, x):\n    if is_cuda():\n\n        return run_k(x)", IMPORT))
+    assert answer.gate == f"{ROOT}/srt/layers/layer.py:6: needs is_cuda(), which ROCm does not pass"
+    assert [step.removeprefix(f"{ROOT}/") for step in answer.chain] == [
+        "jit_kernel/k.py:6 _module",
+        "jit_kernel/k.py:9 run_k",
+        "srt/layers/layer.py:8",
+    ]
+    imports = reach(layer("def forward(self, x):\n    import flashinfer\n    return run_k(x)", IMPORT))
+    assert imports.gate == f"{ROOT}/srt/layers/layer.py:6: import flashinfer fails on ROCm"
+    hip = reach(
+        layer("def forward_hip(self, x):\n    return x\ndef forward_cuda(self, x):\n    return run_k(x)", IMPORT)
+    )
+    assert hip.gate == f"{ROOT}/srt/layers/layer.py: Layer has a forward_hip"
+
+
+def test_of_two_gates_the_nearer_is_told() -> None:
+    far = f"{IMPORT}\ndef helper(x):\n    return run_k(x)\n"
+    near = layer("def forward(self, x):\n    if is_cuda():\n        return run_k(x)", IMPORT)
+    assert "layer.py:6: needs is_cuda()" in reach(near, layers__aside=far).gate
+
+
+def test_a_gate_beside_a_way_that_cannot_be_told_closes_nothing() -> None:
+    gated = layer("def forward(self, x):\n    if is_cuda():\n        return run_k(x)", IMPORT)
+    helper = f"{IMPORT}\ndef helper(x):\n    return run_k(x)\n"
+    answer = reach(gated, layers__aside=helper, layers__table="LAZY = {'helper': 1}")
+    assert (answer.reachable, answer.gate) == (
+        Reachable.UNKNOWN,
+        f"helper is named in {ROOT}/srt/layers/table.py, but not as a call this scan can follow",
+    )
+
+
+def test_a_method_that_another_class_calls_on_itself_is_another_method() -> None:
+    body = "def forward(self, x):\n    if is_cuda():\n        self._go(x)\ndef _go(self, x):\n    return run_k(x)"
+    other = "\nclass Other:\n    def forward(self, x):\n        return self._go(x)\n"
+    model = "from sglang.srt.layers.layer import Other\nEntryClass = Other\n"
+    assert reach(layer(body, IMPORT) + other, models__other=model).reachable is Reachable.NO
+
+
 @pytest.mark.parametrize(
-    ("test", "condition"),
+    ("text", "answer"),
+    [
+        ("def f(layer, x):\n    return layer.go(x)\n", Reachable.YES),
+        ("def f(args):\n    return args.go\n", Reachable.NO),
+        ("class Other:\n    def f(self, x):\n        return self.go(x)\n", Reachable.NO),
+    ],
+)
+def test_a_public_method_may_be_called_through_an_object_elsewhere(text: str, answer: Reachable) -> None:
+    body = "def forward(self, x):\n    if is_cuda():\n        self.go(x)\ndef go(self, x):\n    return run_k(x)"
+    assert reach(layer(body, IMPORT), layers__user=text).reachable is answer
+
+
+def test_a_method_that_is_called_without_its_name_is_everybodys() -> None:
+    body = "def forward(self, x):\n    if is_cuda():\n        self.__call__(x)\ndef __call__(self, x):\n    return run_k(x)"
+    assert reach(layer(body, IMPORT)).reachable is Reachable.YES
+
+
+def test_a_name_of_the_class_hides_the_modules_from_no_method() -> None:
+    own = LOADER + "\n    class Used:\n        run_k = None\n        def go(self, x):\n            return run_k(x)\n"
+    model = "from sglang.jit_kernel.k import Used\nEntryClass = Used\n"
+    assert reach("class Layer: ...", own, models__used=model).reachable is Reachable.YES
+
+
+def test_an_operator_of_torchs_is_the_function_of_its_name() -> None:
+    own = LOADER + "\n    def go(x):\n        return torch.ops.sglang.run_k(x)\n"
+    answer = reach("class Layer: ...", own, models__zoo="from sglang.jit_kernel.k import go\ngo(1)\n")
+    assert answer.reachable is Reachable.YES
+
+
+@pytest.mark.parametrize(
+    "more", ['__all__ = ["run_k"]', "def run_j(y):\n    return y.run_k(y)", "run_j = wraps(run_j)"]
+)
+def test_what_a_file_says_of_its_own_function_is_no_mention(more: str) -> None:
+    own = LOADER + textwrap.indent(f"\n{more}\n", "    ")
+    answer = reach("class Layer: ...", own)
+    assert (answer.reachable, answer.gate) == (Reachable.NO, "nothing that a server runs calls run_k")
+
+
+def test_a_function_that_calls_itself_is_called_by_nobody_else() -> None:
+    own = LOADER.replace("return _module(x.shape[0]).k(x)", "return run_k(x) if x.deep else _module(1).k(x)")
+    answer = reach("class Layer: ...", own)
+    assert (answer.reachable, answer.gate) == (Reachable.NO, "nothing that a server runs calls run_k")
+
+
+def test_a_decorator_that_names_nothing_registers_nothing() -> None:
+    text = f"{IMPORT}\n@wraps(other)\ndef create(x):\n    return run_k(x)\n"
+    assert reach("class Layer: ...", layers__registry=text).gate == "nothing that a server runs calls create"
+
+
+AT_IMPORT = """
+    from sglang.jit_kernel.utils import load_jit
+
+    K = load_jit("k", cuda_files=["moe/k.cuh"])
+"""
+
+
+def test_what_stands_at_module_level_runs_when_the_module_is_imported() -> None:
+    answer = reach(layer("def forward(self, x):\n    return k.run(x)", "from sglang.jit_kernel import k"), AT_IMPORT)
+    assert answer.reachable is Reachable.YES
+    assert [step.removeprefix(f"{ROOT}/") for step in answer.chain] == [
+        "jit_kernel/k.py:4 module level",
+        "srt/layers/layer.py:2 import",
+    ]
+    alone = reach("class Layer: ...", AT_IMPORT)
+    assert (alone.reachable, alone.gate) == (Reachable.UNKNOWN, "no import of sglang.jit_kernel.k found")
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
     [
         ("self.speculative_num_steps > 3", "depth >= 4"),
         ("speculative_num_steps >= 4", "depth >= 4"),
         ("not (use_aiter and bias is not None)", "not (use_aiter and bias is not None)"),
         ("envs.SGLANG_FUSE.get()", "envs.SGLANG_FUSE.get()"),
         ("is_gfx95_supported()", "is_gfx95_supported()"),
+        ("USE_AITER_MOE", "USE_AITER_MOE"),
     ],
 )
-def test_what_hangs_on_the_user_is_a_condition(test: str, condition: str) -> None:
+def test_what_hangs_on_the_user_is_a_condition(test: str, said: str) -> None:
     answer = reach(layer(f"def forward(self, x, use_aiter, bias):\n    if {test}:\n        return run_k(x)", IMPORT))
     assert answer.reachable is Reachable.YES
-    assert answer.conditions == (condition,)
+    assert answer.conditions == (said,)
+
+
+def test_a_condition_is_told_once_and_in_the_loaders_order() -> None:
+    text = f"""{IMPORT}
+def first(x):
+    if envs.A.get():
+        return run_k(x)
+
+@register("mla")
+def create(x):
+    if x.backend:
+        if envs.A.get():
+            return first(x)
+"""
+    answer = reach("class Layer: ...", layers__registry=text)
+    assert answer.conditions == ("envs.A.get()", "x.backend", "register('mla')")
+
+
+def test_a_depth_that_must_not_be_is_told_as_the_depths_below() -> None:
+    body = "def forward(self, x):\n    if self.speculative_num_steps > 3:\n        return x\n    return run_k(x)"
+    assert reach(layer(body, IMPORT)).conditions == ("depth < 4",)
+
+
+def test_a_long_condition_is_cut() -> None:
+    def told(length: int) -> str:
+        return condition(pyfacts.Test(ast.Name("a" * length, ast.Load()), holds=True, line=1))
+
+    assert told(120) == "a" * 120
+    assert told(121) == "a" * 117 + "..."
 
 
 def test_a_shape_is_no_condition_worth_telling() -> None:
@@ -306,3 +459,22 @@ def test_every_loader_call_has_its_own_answer_in_the_order_asked() -> None:
         "a/one.py:2 f",
     ]
     assert [answer.reachable for answer in answers] == [Reachable.YES, Reachable.NO, Reachable.NO]
+
+
+def test_methods_and_functions_of_one_name_are_not_mixed_up() -> None:
+    one = 'def go():\n    load_jit("c", cuda_files=["moe/k.cuh"])\n'
+    method = textwrap.indent(one.replace("()", "(self)", 1), "    ")
+    files = {
+        f"{ROOT}/srt/layers/a.py": f"class A:\n{method}class B:\n{method}{one}",
+        f"{ROOT}/srt/layers/b.py": one,
+        f"{ROOT}/srt/models/model.py": "from sglang.srt.layers.a import A\nfrom sglang.srt.layers.b import go\ngo(A)\n",
+    }
+    program, sources = opened(files)
+    calls = tuple(loaders(program, sources))
+    answers = {answer.chain[0].partition("layers/")[2]: answer.reachable for answer in reach_all(program, calls)}
+    assert answers == {
+        "a.py:3 A.go": Reachable.YES,
+        "a.py:6 B.go": Reachable.NO,
+        "a.py:8 go": Reachable.NO,
+        "b.py:2 go": Reachable.YES,
+    }
