@@ -230,7 +230,7 @@ class _Arguments:
                 return [_DTYPES[attr]]
             case ast.Call(func=ast.Name(id="is_arch_support_pdl")):
                 return ["false"]  # False on HIP in every release: jit_kernel/utils.py
-            case ast.Call(func=ast.Name(id="int" | "str" | "bool"), args=[inner]):
+            case ast.Call(func=ast.Name(id="int" | "str"), args=[inner]):
                 return self._values(inner)
             case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
                 return ["false", "true"]
