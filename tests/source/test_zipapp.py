@@ -28,6 +28,7 @@ def build_tiny(folder: Path, digest: str = "d1", said: str = "ran", compiled: st
         )
         archive.writestr(compiled, b"")
         archive.writestr("site/rocmfix/__init__.py", "")
+        archive.writestr("site/rocmfix/__main__.py", (ROOT / "rocmfix/__main__.py").read_text(encoding="utf-8"))
         archive.writestr(
             "site/rocmfix/cli.py", f"import sys\ndef main(prog_name): print('{said}', prog_name, sys.argv[1:])\n"
         )
