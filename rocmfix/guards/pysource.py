@@ -22,9 +22,9 @@ class _Unread:
     scope: Scope
     tests: tuple[Test, ...]
 
-    def wanted(self, word: str, beside: str) -> bool:
-        """Whether it spells `word`, and `beside` if that is no empty text."""
-        return self.piece.holds(word) and (not beside or beside in self.piece.text)
+    def wanted(self, word: str, seen_from: Scope | None) -> bool:
+        """Whether it spells `word` as a whole, and where that may be seen from `seen_from`."""
+        return self.piece.holds(word) and (seen_from is None or self.visible(seen_from))
 
     def visible(self, scope: Scope) -> bool:
         """Whether a name that it binds may be seen from `scope`, or is one of a class that `scope` names."""
@@ -119,7 +119,8 @@ class PySource:
         try:
             while waiting:
                 each = waiting.pop()
-                if not each.wanted(word, beside) or (seen_from is not None and not each.visible(seen_from)):
+                text = each.piece.text
+                if word not in text or beside not in text or not each.wanted(word, seen_from):
                     self._unread.append(each)
                 elif each.piece.is_class and (cut := members(each.piece)):
                     waiting += self._class(cut, each)

@@ -239,13 +239,26 @@ def _device_text(kernels: Kernels, file: str, text: str, hip: Toolchain, folder:
     [
         ("0.5.9", "fused_metadata_copy.cuh", "a flag for nvcc that hipcc does not take"),
         ("0.5.10", "hisparse.cuh", "inline PTX, which hipcc has not"),
+        ("0.5.10", "sgl_kernel/runtime.cuh", "a CUDA name that no header of the tree turns into HIP's"),
+        ("0.5.14", "gemm/nvfp4/nvfp4_quant.cuh", "a CUDA intrinsic that HIP has not under this name"),
     ],
 )
 def test_make_refuses_with_what_really_stands_in_the_way(
     release: str, file: str, why: str, release_tree: Open, hip: Toolchain
 ) -> None:
     kernels = Kernels(release_tree(release))
-    (path,) = kernels.named([file])
+    (path,) = kernels.spelled(file)
     made = make(kernels, path, ["gfx950"], hip)
     assert made.patch is None
     assert why in str(made.refusal)
+
+
+@pytest.mark.parametrize("release", ["0.5.14", "0.5.23"])
+def test_make_finds_a_file_that_a_guard_alone_mends(release: str, release_tree: Open, hip: Toolchain) -> None:
+    """`qknorm.cuh`, which models of every platform come to, includes two headers that it does not need on ROCm."""
+    kernels = Kernels(release_tree(release))
+    (path,) = kernels.spelled("elementwise/qknorm.cuh")
+    assert path in kernels.guardable()
+    made = make(kernels, path, ["gfx950"], hip)
+    assert {each.came for each in made.built} == {Came.COMPILED}
+    assert sum(line == "+#ifndef USE_ROCM" for line in (made.patch or "").splitlines()) == 1
