@@ -123,7 +123,9 @@ class Callers:
             and use.scope[:1] == unit[:1]
             and use.scope[: len(unit)] != unit
         ]
-        yield from inside
+        if inside:
+            yield from inside
+            yield Later()
         if method == "forward_cuda" and source.function((owner, "forward_hip")):
             # MultiPlatformOp.dispatch_forward, sglang/srt/layers/utils/multi_platform.py
             if not inside:
@@ -194,6 +196,7 @@ def _or_else(found: Iterator[Found | Later], otherwise: Callable[[], Found]) -> 
         nobody = nobody and isinstance(each, Later)
         yield each
     if nobody:
+        yield Later()
         yield otherwise()
 
 

@@ -94,12 +94,15 @@ class Reachability:
     def _in_turn(self, level: list[_Step]) -> Iterator[tuple[_Step, Found]]:
         """Whoever calls each of `level`, of all first those who cost little to find."""
         asked = [(step, iter(self._callers.of(*step.unit))) for step in level]
-        for _ in range(2):
+        while asked:
+            later = []
             for step, callers in asked:
                 for found in callers:
                     if isinstance(found, Later):
+                        later.append((step, callers))
                         break
                     yield step, found
+            asked = later
 
     def _followed(self, found: Found, below: _Step | None) -> Reach | _Step:
         """One step up from `below`, or the answer where the climb ends there."""
