@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocmfix.aiter.launch import Launch, Model, keys
+from rocmfix.aiter.launch import Launch, Model, key_of, keys
 from rocmfix.aiter.layout import AiterTree
 from rocmfix.aiter.lookup import Answer, answer
 from rocmfix.aiter.probing import probe
@@ -75,9 +75,9 @@ def summed(table: Table, answers: tuple[Answer, ...]) -> Coverage:
     )
 
 
-def share(coverage: Coverage, workload: Mapping[int, float], table: Table) -> float:
+def share(table: Table, model: Model, launch: Launch, workload: Mapping[int, float]) -> float:
     """The share of a workload's tokens that hit: `workload` says how often a call of so many tokens is made."""
-    hits = {key.token for key in coverage.keys if key.hit}
     tokens = {count: count * often for count, often in workload.items()}
     total = sum(tokens.values())
-    return sum(part for count, part in tokens.items() if table.rules.bucket(count) in hits) / total if total else 0.0
+    hit = (part for count, part in tokens.items() if answer(table, key_of(model, launch, count, table.rules)).hit)
+    return sum(hit) / total if total else 0.0

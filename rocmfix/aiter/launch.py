@@ -33,6 +33,7 @@ class Model(Record):
     swiglu: bool = False
     fuses: bool = False
     """sglang fuses the shared expert into the MoE kernel unless told otherwise."""
+    quant: Quant = "mxfp4"
     pad: int = 1
     """Dimensions are padded to a multiple of this before AITER sees them (gpt-oss: 2880 to 3072)."""
 
@@ -56,15 +57,21 @@ class Launch(Record):
     """`--chunked-prefill-size`: no prefill step is larger."""
 
 
-def read_model(text: str, quant: Quant) -> Model:
-    """The MoE of a Hugging Face `config.json`. Raises TableError for a model whose keys are not known."""
+def read_model(text: str, quant: Quant | None = None) -> Model:
+    """The MoE of a Hugging Face `config.json`, quantised as it says unless `quant` does.
+
+    Raises TableError for a model whose keys are not known.
+    """
     try:
         config = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TableError(f"not a config.json: {error}") from None
     config = config if isinstance(config, dict) else {}
     inner = config.get("text_config")
     config = {**config, **inner} if isinstance(inner, dict) else config
+    quantised = config.get("quantization_config")
+    quantised = quantised if isinstance(quantised, dict) else {}
+    quant = quant or _quant(quantised)
     experts = _first(config, "n_routed_experts", "num_local_experts", "num_experts")
     topk = _first(config, "num_experts_per_tok", "experts_per_token", "moe_top_k")
     hidden, inter = _first(config, "hidden_size"), _first(config, "moe_intermediate_size", "intermediate_size")
@@ -73,6 +80,8 @@ def read_model(text: str, quant: Quant) -> Model:
             "this config.json describes no mixture of experts",
             hint="give --hidden, --inter, --experts and --topk",
         )
+    if topk > experts:
+        raise TableError(f"this config.json has {topk} experts a token, of {experts}")
     kind = str(config.get("model_type", ""))
     shared = _first(config, "n_shared_experts") or int(_first(config, "shared_expert_intermediate_size") > 0)
     return Model(
@@ -83,9 +92,27 @@ def read_model(text: str, quant: Quant) -> Model:
         topk=topk,
         shared=shared,
         swiglu=kind == "gpt_oss",
-        fuses=_fuses(kind, experts, shared, quant),
+        fuses=_fuses(kind, experts, shared, quant) and not _keeps_shared_expert(quantised),
+        quant=quant,
         pad=256 if kind == "gpt_oss" else 1,
     )
+
+
+def _quant(quantised: Mapping[str, Any]) -> Quant:
+    """What the checkpoint says of itself; without a word, what the tables of this folder are for."""
+    if quantised.get("quant_method") == "fp8":
+        return "fp8" if quantised.get("weight_block_size") else "fp8-token"
+    return "mxfp4"
+
+
+def _keeps_shared_expert(quantised: Mapping[str, Any]) -> bool:
+    """Whether the shared expert is left out of the quantisation: then sglang does not fuse it.
+
+    `can_fuse_shared_expert` in srt/layers/quantization/quark/quark.py and modelopt_quant.py, 0.5.23.
+    """
+    lists = (quantised.get(name) for name in ("exclude", "exclude_modules"))
+    names = (str(name) for each in lists if isinstance(each, list) for name in each)
+    return any("shared_expert" in name and "shared_expert_gate" not in name for name in names)
 
 
 def _first(config: Mapping[str, Any], *names: str) -> int:
@@ -101,7 +128,7 @@ def _fuses(kind: str, experts: int, shared: int, quant: Quant) -> bool:
 
 def keys(model: Model, launch: Launch, rules: Generation) -> tuple[MoeKey, ...]:
     """Every distinct lookup of the launch, by bucket."""
-    found = dict.fromkeys(_key(model, launch, tokens, rules) for tokens in token_counts(launch))
+    found = dict.fromkeys(key_of(model, launch, tokens, rules) for tokens in token_counts(launch))
     return tuple(found)
 
 
@@ -109,11 +136,15 @@ def token_counts(launch: Launch) -> tuple[int, ...]:
     """Tokens one MoE call sees: decode, draft and verify steps over all attention ranks, then every prefill size."""
     decode = {batch * launch.dp for batch in launch.batches}
     verify = {count * launch.draft_tokens for count in decode} if launch.draft_tokens else set()
-    prefill = {1 << n for n in range(launch.chunk.bit_length()) if 1 << n <= launch.chunk * launch.dp}
-    return tuple(sorted(decode | verify | prefill | {launch.chunk * launch.dp}))
+    # sglang divides --chunked-prefill-size by the attention ranks: together they prefill no more than without (0.5.14
+    # server_args.py, 0.5.23 arg_groups/parallel_hook.py).
+    prefill = {1 << n for n in range(launch.chunk.bit_length())}
+    return tuple(sorted(decode | verify | prefill | {launch.chunk}))
 
 
-def _key(model: Model, launch: Launch, tokens: int, rules: Generation) -> MoeKey:
+def key_of(model: Model, launch: Launch, tokens: int, rules: Generation) -> MoeKey:
+    """The lookup of one call with so many tokens."""
+    _divided(launch.tp, launch.dp, "--dp does not divide --tp")
     fused = model.shared == 1 and (model.fuses if launch.shared_fusion is None else launch.shared_fusion)
     extra = 1 if fused else 0
     slots = _divided(launch.tp, launch.ep, "--ep does not divide --tp")

@@ -122,7 +122,7 @@ def doctor(
 @click.option("--dp", type=click.IntRange(1), default=1, help="Attention data parallel size.")
 @click.option("--ep", type=click.IntRange(1), default=1, help="Expert parallel size.")
 @click.option("--shared-fusion/--no-shared-fusion", default=None, help="Shared expert in the MoE kernel, or not.")
-@click.option("--quant", type=QUANT, default="mxfp4", show_default=True, help="How the experts are quantised.")
+@click.option("--quant", type=QUANT, help="How the experts are quantised; by default as the config says.")
 @click.option("--draft-tokens", type=click.IntRange(0), default=0, help="--speculative-num-draft-tokens of the launch.")
 @click.option("--batch", "batches", type=click.IntRange(1), multiple=True, help="A decode batch size. Repeatable.")
 @click.option("--chunk", type=click.IntRange(1), default=16384, show_default=True, help="--chunked-prefill-size.")
@@ -144,10 +144,11 @@ def coverage(model: Path | None, tree: str, untuned: Path | None, as_json: bool,
     from rocmfix.aiter.schema import UNTUNED_FMOE
     from rocmfix.aiter.show import coverage_lines
 
+    described, workload = _model(model, flags), _workload(flags["workload"])
     table = table_of(opened(tree), tuple(table_file(path) for path in flags["tables"]), flags["gfx"])
-    names = ("tp", "dp", "ep", "shared_fusion", "quant", "draft_tokens", "chunk", "gfx", "cu_num", "batches")
-    launch = Launch(**{name: flags[name] for name in names if flags[name] not in {None, ()}})
-    found = cover(table, _model(model, flags), launch)
+    names = ("tp", "dp", "ep", "shared_fusion", "draft_tokens", "chunk", "gfx", "cu_num", "batches")
+    launch = Launch(quant=described.quant, **{name: flags[name] for name in names if flags[name] not in {None, ()}})
+    found = cover(table, described, launch)
     if untuned is not None:
         from rocmfix.system import files
 
@@ -156,28 +157,33 @@ def coverage(model: Path | None, tree: str, untuned: Path | None, as_json: bool,
         print_json(found)
         return
     say(coverage_lines(found))
-    if flags["workload"]:
-        click.echo(f"{share(found, _workload(flags['workload']), table):.1%} of the workload's tokens hit")
+    if workload:
+        click.echo(f"{share(table, described, launch, workload):.1%} of the workload's tokens hit")
 
 
 def _model(path: Path | None, flags: dict[str, Any]) -> Model:
     from rocmfix.aiter.launch import Model, read_model
 
-    if path is not None:
-        config = path / "config.json" if path.is_dir() else path
-        return read_model(config.read_text(encoding="utf-8"), flags["quant"])
     sizes = {name: flags[name] for name in ("hidden", "inter", "experts", "topk")}
+    if path is not None:
+        if given := [f"--{name}" for name, value in sizes.items() if value is not None]:
+            raise click.UsageError(f"{', '.join(given)} and a config.json: give one or the other")
+        config = path / "config.json" if path.is_dir() else path
+        return read_model(config.read_bytes().decode("utf-8", "replace"), flags["quant"])
     if None in sizes.values():
         raise click.UsageError("give MODEL_DIR, or --hidden, --inter, --experts and --topk")
-    return Model(name="flags", shared=flags["shared"], **sizes)
+    return Model(name="flags", shared=flags["shared"], quant=flags["quant"] or "mxfp4", **sizes)
 
 
 def _workload(parts: tuple[str, ...]) -> dict[int, float]:
     try:
         pairs = [part.split("=", 1) for part in parts]
-        return {int(count): float(often) for count, often in pairs}
+        found = {int(count): float(often) for count, often in pairs}
     except ValueError:
-        raise click.UsageError("--workload is TOKENS=CALLS, such as 64=1000") from None
+        found = {0: 0.0}
+    if any(count < 1 or not 0 < often < float("inf") for count, often in found.items()):
+        raise click.UsageError("--workload is TOKENS=CALLS, such as 64=1000")
+    return found
 
 
 @command.command()
