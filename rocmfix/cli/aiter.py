@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TREE_HELP = "An AITER tree: a checkout, an unpacked wheel, a .whl file, git:REF, git:URL@REF, a release, or an image."
+TREE_HELP = "An AITER tree: a checkout, an unpacked wheel, a .whl file, git:REF, git:URL@REF, or an image."
 CSV = click.Path(path_type=Path, exists=True, dir_okay=False)
 QUANT = click.Choice(["mxfp4", "fp8", "fp8-token", "bf16"])
 LARGEST_LOG = 256 << 20
@@ -215,6 +215,8 @@ def merge(
         raise TableError(f"{tree}: this AITER reads its tables in a way not seen before")
     tables = [table_file(path) for path in csvs]
     first, *others = families = [family_by_content(file) for file in tables]
+    if any(output.exists() and output.samefile(path) for path in (*csvs, *preferred)):
+        raise TableError(f"{output} is one of the tables that are merged", hint="give another file with -o")
     if any(family is not first for family in others):
         raise TableError("these are tables of different families", details=tuple(family.name for family in families))
     merged = merge_tables(tables, first, rules, preferred=[table_file(path) for path in preferred], gfx=gfx)

@@ -30,7 +30,7 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
         from rocmfix.source.spec import parse_git
 
         return open_git(parse_git(spec.removeprefix("git:"), project), project=project, offline=offline)
-    if as_version(spec):
+    if as_version(spec) and project == "sglang":  # the one whose releases are known
         return open_release(spec, offline=offline, project=project)
     from rocmfix.source.spec import expanded
 
@@ -43,6 +43,8 @@ def open_tree(spec: str, *, offline: bool = False, project: str = "sglang") -> T
         from rocmfix.source.wheel import open_wheel
 
         return open_wheel(path.absolute(), source=spec, project=project)
+    if project != "sglang":
+        raise SourceError(f"{spec!r} is no folder or wheel", hint=f"give {FORMS.partition(', ')[2]}")
     raise SourceError(f"{spec!r} is no release, folder or wheel", hint=f"give {FORMS}")
 
 

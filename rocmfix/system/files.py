@@ -93,7 +93,16 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write `path` so that a reader sees the old bytes or the new ones, never a part."""
+    """Write `path` so that a reader sees the old bytes or the new ones, never a part.
+
+    What is there and is no file, such as /dev/stdout or a pipe, is written to and not replaced. Raises OSError, also
+    for a link that leads nowhere.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    if path.is_symlink() and not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "a link that leads nowhere", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temp = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -104,6 +105,44 @@ def test_merge_writes_one_table_and_names_its_variable(place):
     assert "a_tuned_fmoe.csv:4 gave way to" in result.output
     assert f"AITER_CONFIG_FMOE={place}/m.csv" in result.output
     assert len((place / "m.csv").read_text().splitlines()) == 7
+
+
+def test_merge_neither_writes_over_a_table_it_reads_nor_replaces_what_is_no_file(place):
+    """`-o /dev/null` left a regular file there, and `-o a.csv` the merge in the place of a.csv."""
+    (place / "a.csv").write_bytes(table(ladder((1,))))
+    (place / "pipe").symlink_to("/dev/null")
+    (place / "loop").symlink_to("loop")
+    refused = run("merge", place / "a.csv", "--for", place / "tree", "-o", place / "a.csv")
+    assert refused.exit_code == 13
+    assert "is one of the tables that are merged" in refused.output
+    assert (place / "a.csv").read_bytes() == table(ladder((1,)))
+    assert run("merge", place / "a.csv", "--for", place / "tree", "-o", place / "pipe").exit_code == 0
+    assert (place / "pipe").is_symlink()
+    assert Path("/dev/null").is_char_device()
+    assert run("merge", place / "a.csv", "--for", place / "tree", "-o", place / "loop").exit_code == 1
+    assert (place / "loop").is_symlink()
+
+
+def test_a_release_number_is_no_aiter(place):
+    result = run("doctor", "0.1.20")
+    assert result.exit_code == 3
+    assert "'0.1.20' is no folder or wheel" in result.output
+    assert "give a folder" in result.output
+
+
+def test_sizes_and_a_config_are_not_both_taken(place):
+    (place / "config.json").write_bytes(b"\xff\xfe")
+    result = run("coverage", place, "--tp", 4, "--hidden", 7168, "--in", place / "tree")
+    assert (result.exit_code, "--hidden and a config.json" in result.output) == (2, True)
+    assert "not a config.json" in run("coverage", place, "--tp", 4, "--in", place / "tree").output
+
+
+@pytest.mark.parametrize("workload", ["x", "64=-1", "0=1", "64=inf", "64=nan"])
+def test_a_workload_that_is_none_is_said_before_anything_is_printed(place, workload):
+    sizes = ("--hidden", 6144, "--inter", 2048, "--experts", 256, "--topk", 8)
+    result = run("coverage", *sizes, "--tp", 4, "--workload", workload, "--in", place / "tree")
+    assert result.exit_code == 2
+    assert "bucket" not in result.stdout
 
 
 def test_merge_refuses_tables_of_two_families(place):
