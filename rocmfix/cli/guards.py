@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
 _ARCHS = ("gfx942", "gfx950")
 
 
+def _author(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
+    if not re.fullmatch(r"[^<>\x00-\x1f\x7f]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>", text):
+        raise click.BadParameter("who signs a patch is 'Name <name@example.org>', on one line")
+    return text
+
+
 @click.group()
 def command() -> None:
     """Find sources that hipcc cannot build, guard them, and prove that they compile."""
 
 
-@command.command()
+@command.command(epilog="Exit codes: 0 scanned, 1 --against found something that became dangerous.")
 @click.argument("source")
 @click.option("--against", metavar="SOURCE", help="A newer tree: show what became dangerous in it.")
 @click.option("--all", "everything", is_flag=True, help="Guarded and unreachable lines too.")
@@ -115,7 +122,7 @@ def compile(  # noqa: A001 - the verb
 @command.command(epilog="Exit codes: 0 every file has its guard, 15 a guard was refused.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--in", "source", required=True, metavar="SOURCE", help="The tree the files are in.")
-@click.option("--author", required=True, help="Who signs the patch: 'Name <address>'.")
+@click.option("--author", required=True, callback=_author, help="Who signs the patch: 'Name <address>'.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write the patches into this folder.")
 @click.option("--arch", "archs", multiple=True, type=click.Choice(_ARCHS), help="Prove for this GPU only. Repeatable.")
 @click.option("--compiler", help="This hipcc instead of the one in /opt/rocm or on PATH.")
@@ -146,10 +153,12 @@ def make(
     from rocmfix.guards.make import Makings, make as made_for, patch_text
     from rocmfix.guards.toolchain import toolchain_for
     from rocmfix.system.clock import mail_date
-    from rocmfix.system.files import write_atomic
+    from rocmfix.system.files import make_folder, write_atomic
 
     found = toolchain_for(source, toolchain, compiler)
     kernels = Kernels(open_source(source, offline=offline))
+    if out:
+        make_folder(out)
     wanted = [path for name in files for path in kernels.spelled(name)] if files else kernels.guardable()
     made: list[Made] = []
     with progress() as reporting:

@@ -54,7 +54,7 @@ def directives(text: str) -> tuple[Directive, ...]:
 
 def plain(text: str) -> str:
     """`text` without comments: one line per logical line, removed newlines kept as marks that count."""
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if "\\\n" in text:
         text = text.replace("\\\n", _SPLICE)
     return _LEXEMES.sub(_blank, text)

@@ -128,14 +128,15 @@ def _candidates(sources: Sources, files: Sequence[str]) -> Iterator[dict[str, by
 
 def _guarded(text: str, spans: tuple[Span, ...], counterparts: bool) -> str:  # noqa: FBT001 - private
     """`text` with a guard around each span. The CUDA branch keeps its lines as they are."""
-    lines = text.split("\n")
+    mark = "\ufeff" if text.startswith("\ufeff") else ""  # only at the very start is it no part of the text
+    lines = text.removeprefix(mark).split("\n")
     for span in reversed(spans):
         end = "\r" if lines[span.first - 1].endswith("\r") else ""
         hip = span.counterparts if counterparts else ()
         before = ["#ifdef USE_ROCM", *hip, "#else"] if hip else ["#ifndef USE_ROCM"]
         lines[span.last : span.last] = ["#endif" + end]
         lines[span.first - 1 : span.first - 1] = [line + end for line in before]
-    return "\n".join(lines)
+    return mark + "\n".join(lines)
 
 
 def _diff(sources: Sources, after: dict[str, bytes]) -> str:

@@ -26,7 +26,7 @@ def without_rocm(text: str) -> str:
 
     An `#elif` that something else decides becomes an `#if` where all that stood before it goes.
     """
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     gone, opening = _gone(directives(text))
     kept = ((number, line) for number, line in enumerate(StringIO(text), 1) if number not in gone)
     return "".join(_ELSE.sub(r"\1", line, count=1) if number in opening else line for number, line in kept)

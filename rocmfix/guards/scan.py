@@ -29,6 +29,8 @@ class CudaLine:
     active: bool = False
     via: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """For each file compiled, the headers that lead to this line, nearest first."""
+    past: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same for files whose compilation passes it by, a guard being shut."""
 
 
 def scan(tree: Tree) -> Scan:
@@ -60,9 +62,9 @@ def cuda_lines(sources: Sources) -> list[CudaLine]:
 
 
 def _note(line: CudaLine, root: str, met: Inclusion) -> None:
-    if met.active is not False:
-        line.active = True
-        line.via.setdefault(root, tuple(hop.file for hop in reversed(met.via)))
+    ways = line.past if met.active is False else line.via
+    ways.setdefault(root, tuple(hop.file for hop in reversed(met.via)))
+    line.active = bool(line.via)
 
 
 def reach_of_files(tree: Tree, sources: Sources) -> dict[str, Reach]:
@@ -81,12 +83,11 @@ def _rank(answer: Reach) -> tuple[int, int]:
 
 
 def _finding(sources: Sources, line: CudaLine, reached: dict[str, Reach]) -> Finding:
-    roots = [root for root in line.via if root in reached] if line.active else [line.file]
+    ways = line.via if line.active else line.past
+    roots = [root for root in ways if root in reached]
     root = min(roots, key=lambda each: _rank(reached[each]) if each in reached else (len(_BEST), 0), default=line.file)
     answer = reached.get(root) or Reach(Reachable.UNKNOWN, (), "no loader call names a file that includes it")
-    return _told(
-        sources, line.file, line.line, line.include, answer, guarded=not line.active, via=line.via.get(root, ())
-    )
+    return _told(sources, line.file, line.line, line.include, answer, guarded=not line.active, via=ways.get(root, ()))
 
 
 def _told(  # noqa: PLR0913 - one record's fields

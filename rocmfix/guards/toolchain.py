@@ -62,19 +62,27 @@ def toolchain_for(source: str, folder: Path | None = None, compiler: str | None 
 def find_toolchain(folder: Path | None = None, compiler: str | None = None) -> Toolchain:
     """The machine's hipcc, else what ci/hip-toolchain has put into `folder`.
 
-    Raises ToolMissingError when there is none, or when its HIP headers are too old for sglang.
+    Raises ToolMissingError when there is none, when `compiler` is none, or when its HIP headers are too old for sglang.
     """
     folder = folder or cache_home("rocmfix") / "hip-toolchain"
     headers = _unpacked(folder)
     installed = package_folder("tvm_ffi")
     if installed:
         headers = (installed / "include", *headers)
-    hipcc = find_program(compiler) if compiler else find_program("/opt/rocm/bin/hipcc", "hipcc")
+    hipcc = find_program("/opt/rocm/bin/hipcc", "hipcc") if compiler is None else _asked_for(compiler)
     found = Toolchain(hipcc, (hipcc, "-x", "hip"), headers) if hipcc else _stand_in(folder, headers)
     if not found.tvm_ffi:
         raise ToolMissingError("not compiled: the tvm-ffi headers are not here", hint=_HINT)
     _refuse_old(found)
     return found
+
+
+def _asked_for(compiler: str) -> str:
+    """The program that the user names: another in its place would prove nothing to him."""
+    found = find_program(compiler)
+    if found is None:
+        raise ToolMissingError(f"not compiled: {compiler!r} is no program that can be run", hint=_HINT)
+    return str(Path(found).absolute())  # it is started in another folder
 
 
 def image_toolchain(image: str) -> Toolchain:
@@ -153,8 +161,9 @@ def _refuse_old(toolchain: Toolchain) -> None:
         (folder / "probe.hip").write_text(_PROBE, encoding="utf-8")
         done = toolchain.run(toolchain.argv("probe.hip", ARCHITECTURES[0], ("-std=c++20",), ()), folder)
     if not done.ok:
+        why = "toolchain too old" if "hipLaunchConfig_t" in done.ran.err else "no compiler for HIP"
         raise ToolMissingError(
-            f"toolchain too old, nothing compiled: {toolchain.name} does not compile hipLaunchConfig_t for gfx942",
+            f"{why}, nothing compiled: {toolchain.name} does not compile hipLaunchConfig_t for gfx942",
             details=done.ran.tail[:3],
             hint=_HINT,
         )

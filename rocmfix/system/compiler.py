@@ -45,10 +45,13 @@ def workspace() -> Iterator[Path]:
 def compile_file(
     argv: Sequence[str], *, cwd: Path, timeout: float = 900, image: str | None = None, reads: Sequence[Path] = ()
 ) -> Compiled:
-    """Run one compiler command in English, so that its messages can be read; with `image`, in a container of it."""
+    """Run one compiler command in English, so that its messages can be read; with `image`, in a container of it.
+
+    What it keeps for itself while it works lies in `cwd`, and goes with it also when it is killed.
+    """
     started = time.monotonic()
     command = _contained(image, argv, cwd, reads) if image else argv
-    ran = run(command, cwd=cwd, env={**os.environ, "LC_ALL": "C"}, timeout=timeout)
+    ran = run(command, cwd=cwd, env={**os.environ, "LC_ALL": "C", "TMPDIR": str(cwd)}, timeout=timeout)
     return Compiled(ran, time.monotonic() - started)
 
 

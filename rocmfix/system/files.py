@@ -92,6 +92,11 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
+def make_folder(path: Path) -> None:
+    """The folder `path`, so that what takes long to make is not refused at its end. Raises OSError."""
+    path.mkdir(parents=True, exist_ok=True)
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write `path` so that a reader sees the old bytes or the new ones, never a part.
 

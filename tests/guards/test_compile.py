@@ -247,3 +247,18 @@ def test_a_compiler_without_the_types_sglang_needs_is_too_old(tmp_path: Path) ->
     with pytest.raises(ToolMissingError, match="toolchain too old") as caught:
         find_toolchain(tmp_path, str(script))
     assert "hipLaunchConfig_t" in " ".join(caught.value.details)
+
+
+@pytest.mark.parametrize("compiler", ["/nonexistent/hipcc", "", "/etc/passwd", "no-such-hipcc"])
+def test_a_compiler_that_was_asked_for_is_never_another(compiler: str, tmp_path: Path) -> None:
+    """`--compiler /nonexistent/hipcc` took this machine's clang, and made a patch that was proved by it."""
+    fake_toolchain(tmp_path)
+    with pytest.raises(ToolMissingError, match="is no program that can be run"):
+        find_toolchain(tmp_path, compiler)
+
+
+def test_a_program_that_is_no_compiler_is_not_called_old(tmp_path: Path) -> None:
+    fake_toolchain(tmp_path)
+    (tmp_path / "tvm-ffi/0.1.11/tvm_ffi/include").mkdir(parents=True)
+    with pytest.raises(ToolMissingError, match="no compiler for HIP"):
+        find_toolchain(tmp_path, "/bin/false")

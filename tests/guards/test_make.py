@@ -282,3 +282,28 @@ def test_without_a_file_every_one_that_rocm_comes_to_is_tried(tmp_path: Path, mo
     told = json.loads(done.stdout)
     assert [(each["file"], bool(each["patch"])) for each in told["files"]] == [(FILE, True), (HEADER, True)]
     assert sorted(path.name for path in out.iterdir()) == ["guard_csrc_k.patch", "guard_sgl_kernel_runtime.patch"]
+
+
+@needs_cpp
+def test_a_mark_at_the_start_of_a_file_stays_there(tmp_path: Path) -> None:
+    """A byte order mark hid the include of the first line."""
+    made = made_of(tree("\ufeff#include <cuda.h>\nint a;\n"), FILE, tmp_path)
+    changed = [line for line in (made.patch or "").splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
+    assert changed == ["-\ufeff#include <cuda.h>", "+\ufeff#ifndef USE_ROCM", "+#include <cuda.h>", "+#endif"]
+
+
+@pytest.mark.parametrize("author", ["NoAddress", "", "A\nB <a@b.c>", "A <a>", "<a@b.c>", "A <a@b.c> B"])
+def test_who_signs_a_patch_has_a_name_and_an_address(author: str) -> None:
+    done = CliRunner().invoke(main, ["guards", "make", "k.cuh", "--in", "0.5.14", "--author", author])
+    assert done.exit_code == 2
+    assert "who signs a patch" in done.output
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocmfix.guards.toolchain.toolchain_for", lambda *_: None)  # would fail if it were used
+    argv = ["guards", "make", "k.cuh", "--in", str(on_disk(tmp_path / "tree", tree("#include <cuda.h>\n")))]
+    done = CliRunner().invoke(main, [*argv, "--author", "A <a@b.c>", "--out", "/proc/nope"])
+    assert done.exit_code == 1
+    assert "/proc/nope" in done.output
