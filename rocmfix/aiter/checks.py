@@ -177,6 +177,11 @@ def tile_divides(row: Row) -> Iterator[Finding]:
 def block_matches(row: Row) -> Iterator[Finding]:
     """block_m must be the tile of stage 1 and the sort block of stage 2: it sizes both (`get_2stage_cfgs`)."""
     block = row.number("block_m")
+    if "block_m" in row.cells and not (block and block > 0 and block == int(block)):
+        told = row.text("block_m") or "missing"
+        effect = f"block_m is {told}, no number of rows: the first request that this row answers fails"
+        yield row.finding(Kind.BLOCK_MISMATCH, effect, "set block_m to the kernel's tile", Severity.BOOT)
+        return
     for name in row.names:
         tile, sorted_by = BLOCK.match(name), SORT_BLOCK.search(name)
         if tile and block:
