@@ -28,7 +28,7 @@ from rocmfix.tree import Tree
 _ERROR = re.compile(
     r"^(?:(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? )?(?:clang\S*: )?(?:fatal )?error: (?P<text>.*)$", re.MULTILINE
 )
-_MISSING = re.compile(r"'([^']+)' file not found")
+MISSING = re.compile(r"'([^']+)' file not found")
 
 
 class Came(str, Enum):
@@ -222,7 +222,7 @@ def _judged(said: str, job: Job, *, ok: bool) -> tuple[Came, str, str]:
     if found is None:
         return Came.FAILED, (said.strip().splitlines() or ["the compiler failed without a word"])[-1], ""
     at = f"{found['file']}:{found['line']}" if found["file"] else ""
-    missing = _MISSING.search(found["text"])
+    missing = MISSING.search(found["text"])
     if missing and cuda_only(missing[1]) is None:
         return Came.NOT_COMPILABLE, f"{missing[1]} is not in this tree nor in the toolchain", at
     unit = job.unit if "mask must be a 64-bit" not in found["text"] else None  # AMD's header, whatever was guessed

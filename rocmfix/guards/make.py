@@ -10,7 +10,7 @@ from typing import Final
 
 from rocmfix.diff import unified
 from rocmfix.guards.chain import Sources, inclusions
-from rocmfix.guards.compile import Built, Came, Kernels, build
+from rocmfix.guards.compile import MISSING, Built, Came, Kernels, build, is_open
 from rocmfix.guards.conditionals import HIP
 from rocmfix.guards.constructs import constructs
 from rocmfix.guards.headers import cuda_only
@@ -88,7 +88,7 @@ def make(kernels: Kernels, file: str, archs: Sequence[str], toolchain: Toolchain
 def _stopped_in(kernels: Kernels, built: tuple[Built, ...]) -> str | None:
     """The file of the tree whose CUDA-only include is what stops the compiler."""
     left = next((each for each in built if each.came is Came.FAILED and each.at), None)
-    missing = _NOT_FOUND.search(left.error or "") if left else None
+    missing = MISSING.search(left.error or "") if left else None
     if left is None or missing is None or cuda_only(missing[1]) is None:
         return None
     named = {kernels.tree.shown(path): path for path in kernels.sources.files}
@@ -99,11 +99,7 @@ def _stopped_in(kernels: Kernels, built: tuple[Built, ...]) -> str | None:
 def spans_of(sources: Sources, file: str) -> tuple[Span, ...]:
     """The CUDA-only includes that `file` itself has open on ROCm, neighbours together."""
     lines = {line.line: line for line in sources.directives(file)}
-    hit = [
-        met.hop.line
-        for met in inclusions(sources, file, HIP)
-        if met.hop.file == file and met.found is None and met.active is not False and cuda_only(met.name)
-    ]
+    hit = [met.hop.line for met in inclusions(sources, file, HIP) if met.hop.file == file and is_open(met)]
     spans: list[Span] = []
     for number in sorted(set(hit)):
         family, last = cuda_only(lines[number].included or ""), lines[number].end
@@ -121,12 +117,15 @@ def _candidates(sources: Sources, files: Sequence[str]) -> Iterator[dict[str, by
     spans = {file: spans_of(sources, file) for file in files}
     helped = any(span.counterparts for each in spans.values() for span in each)
     for counterparts in (False, True) if helped else (False,):
-        texts = {file: (sources.text(file), _guarded(sources.text(file), spans[file], counterparts)) for file in files}
+        texts = {
+            file: (sources.text(file), _guarded(sources.text(file), spans[file], counterparts=counterparts))
+            for file in files
+        }
         if all(same_for_cuda(before, after) for before, after in texts.values()):
             yield {file: after.encode() for file, (_, after) in texts.items()}
 
 
-def _guarded(text: str, spans: tuple[Span, ...], counterparts: bool) -> str:  # noqa: FBT001 - private
+def _guarded(text: str, spans: tuple[Span, ...], *, counterparts: bool) -> str:
     """`text` with a guard around each span. The CUDA branch keeps its lines as they are."""
     mark = "\ufeff" if text.startswith("\ufeff") else ""  # only at the very start is it no part of the text
     lines = text.removeprefix(mark).split("\n")
@@ -143,7 +142,6 @@ def _diff(sources: Sources, after: dict[str, bytes]) -> str:
     return "".join(unified({file: sources.text(file).encode() for file in after}, after))
 
 
-_NOT_FOUND: Final = re.compile(r"'([^']+)' file not found")
 _REASONS: Final = (
     (r"mask must be a 64-bit", "32-bit shuffle masks: HIP 7 wants 64 bits, for a wavefront has 64 lanes"),
     (
@@ -165,7 +163,7 @@ def _reason(built: tuple[Built, ...]) -> str:
     if left is None:
         other = next((each.error for each in built if each.error), "no loader call compiles it")
         return f"cannot be proved here: {other}"
-    missing = _NOT_FOUND.search(left.error or "")
+    missing = MISSING.search(left.error or "")
     known = missing and cuda_only(missing[1])
     if missing and known:
         return f"the error moves to {left.at}: {missing[1]} ({known.library}), which is behind no guard that helps"
