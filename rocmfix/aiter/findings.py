@@ -92,7 +92,7 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.UNKNOWN_READER: Severity.DEAD,
 }
 """The usual severity of a kind; a finding may be milder, as an unknown CK kernel is slow and an unknown FlyDSL
-kernel stops the server."""
+kernel stops the server, or graver, as a block_m that is no number fails the request."""
 
 MEANING: dict[Kind, str] = {
     Kind.UNREADABLE: "pandas cannot read the file: the first request of its kind fails",
