@@ -13,6 +13,7 @@ from rocmfix.guards.program import Program, is_entry, related, within
 from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
 from rocmfix.guards.pysource import PySource
 
+_ITSELF = frozenset({"self", "cls", "super"})
 _OTHER_PLATFORMS = ("_cpu", "_npu", "_xpu", "_hpu", "_musa", "_mps", "_tpu")
 
 
@@ -29,13 +30,12 @@ class Caller:
     @property
     def ends(self) -> bool:
         """Whether nobody further need be looked for."""
-        return self.imports or is_entry(self.source.path)
+        return self.imports or (not self.use.scope and is_entry(self.source.path))
 
     @property
     def name(self) -> str:
         """What the use stands in."""
-        name = "import" if self.imports else ".".join(self.use.scope) or "module level"
-        return f"{name} (runs on every platform)" if is_entry(self.source.path) else name
+        return "import" if self.imports else ".".join(self.use.scope) or "module level"
 
     def tests(self) -> Iterator[tuple[Test, Scope]]:
         """What must hold for the use and for its import, and where that stands."""
@@ -45,10 +45,11 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """A table holds it under a name that the user gives: nobody need be looked for."""
+class Root:
+    """Nobody need be looked for: the server runs it, or a table holds it under a name that the user gives."""
 
-    decorator: str
+    decorator: str = ""
+    """What put it into the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Later:
     """Nobody yet: those who come after this cost more to find."""
 
 
-Found: TypeAlias = "Caller | Registered | Closed | Untold"
+Found: TypeAlias = "Caller | Root | Closed | Untold"
 
 
 class Callers:
@@ -100,9 +101,10 @@ class Callers:
         here = (
             Caller(source, use)
             for use in source.uses(name)
-            if use.scope[: len(unit)] != unit and _is(use, name) and not _is_own(source, use)
+            if use.scope[:1] != unit[:1] and _is(use, name) and not _is_own(source, use)
         )
-        yield from _or_else(chain(here, self._elsewhere(source, name)), lambda: self._unused(source, name, unit))
+        users = (each for each in chain(here, self._elsewhere(source, name)) if not _overrides(each, unit))
+        yield from _or_else(users, lambda: self._unused(source, name, unit))
 
     def _elsewhere(self, source: PySource, name: str) -> Iterator[Found | Later]:
         for entries in (True, False):
@@ -116,13 +118,7 @@ class Callers:
         if method.endswith(_OTHER_PLATFORMS):
             yield Closed(f"{self._program.shown(source.path)}: {owner}.{method} is another platform's")
             return
-        inside = [
-            Caller(source, use)
-            for use in (source.uses(method) if method else ())
-            if use.base in {"self", "cls", "super", owner}
-            and use.scope[:1] == unit[:1]
-            and use.scope[: len(unit)] != unit
-        ]
+        inside = list(self._on_itself(source, unit)) if method else []
         if inside:
             yield from inside
             yield Later()
@@ -131,7 +127,28 @@ class Callers:
             if not inside:
                 yield Closed(f"{self._program.shown(source.path)}: {owner} has a forward_hip")
         elif not inside or _unspelled(method) or not (_private(method) or self._only_inside(source, method)):
-            yield from self._named(source, owner, (owner,))
+            yield from self._named(source, owner, unit)
+        else:
+            yield from self._on_kin(source, owner, method)
+
+    def _on_itself(self, source: PySource, unit: Scope) -> Iterator[Caller]:
+        """The class's own calls of its method."""
+        for use in source.uses(unit[-1]):
+            own = use.base in {*_ITSELF, unit[0]} and use.scope[:1] == unit[:1]
+            if own and use.scope[: len(unit)] != unit:
+                yield Caller(source, use)
+
+    def _on_kin(self, source: PySource, owner: str, method: str) -> Iterator[Caller]:
+        """Calls on itself by a class that an object can be of as well: an heir, a base, a mixin."""
+        families = self._program.families
+        kin = families.kin(owner) - {owner}
+        for path in families.places(kin):
+            other = self._program.source(path)
+            for use in other.uses(method):
+                if use.base in _ITSELF and not kin.isdisjoint(use.scope[:1]):
+                    overrides = use.scope[0] in families.heirs(owner) and other.function((use.scope[0], method))
+                    if use.base == "super" or not overrides:
+                        yield Caller(other, use)
 
     def _only_inside(self, source: PySource, method: str) -> bool:
         """Whether no other file calls a method of that name through an object."""
@@ -153,8 +170,8 @@ class Callers:
 
     def _unused(self, source: PySource, name: str, unit: Scope) -> Found:
         registered = _registered(source, unit)
-        if registered:
-            return Registered(registered)
+        if registered or is_entry(source.path):
+            return Root(registered)
         other = next(self._naming(source, name), None)
         if other:
             where = self._program.shown(other)
@@ -171,6 +188,13 @@ class Callers:
             )
             if other is not source and (not theirs or self._program.spells(path, quoted)):
                 yield path
+
+
+def _overrides(user: Found | Later, unit: Scope) -> bool:
+    """Whether it is an heir that has a method of its own in the place of `unit`."""
+    if not isinstance(user, Caller) or len(unit) == 1 or not user.source.is_class(user.use.scope):
+        return False
+    return user.source.function((*user.use.scope, *unit[1:])) is not None
 
 
 class _Once:

@@ -13,6 +13,7 @@ from rocmfix.guards.conditionals import Maybe
 from rocmfix.guards.program import Program, within
 from rocmfix.guards.pyfacts import NVIDIA_PACKAGES, Assigned, Scope, Test
 from rocmfix.guards.pysource import PySource
+from rocmfix.guards.returned import returned
 
 
 class _Unknown:
@@ -114,6 +115,8 @@ class _World:
             case ast.IfExp():
                 chosen = self.truth(node.test, source, scope)
                 return UNKNOWN if chosen is None else self.value(node.body if chosen else node.orelse, source, scope)
+            case ast.List(elts=[]):
+                return UNKNOWN  # it may be filled later
             case ast.Tuple() | ast.List() | ast.Set():
                 values = tuple(self.value(item, source, scope) for item in node.elts)
                 return UNKNOWN if UNKNOWN in values else values
@@ -204,13 +207,16 @@ class _World:
     def _agreed(self, name: str, source: PySource, scope: Scope) -> object:
         """What the assignments that can have run on ROCm agree on."""
         visible = self._visible(name, source, scope)
-        if name.startswith("self.") and all(isinstance(one.value, ast.Constant) for one in visible):
+        if name.startswith("self.") and (
+            all(isinstance(one.value, ast.Constant) for one in visible) or self._heir_assigns(name, scope[0])
+        ):
             return UNKNOWN  # a default that others may change through the object
-        values = [self.value(one.value, source, one.scope) for one in visible]
-        first = values[0] if values else UNKNOWN
-        if isinstance(first, _Unknown) or any(isinstance(value, _Unknown) or value != first for value in values[1:]):
-            return UNKNOWN
-        return first
+        return _agreed([self.value(one.value, source, one.scope) for one in visible])
+
+    def _heir_assigns(self, name: str, owner: str) -> bool:
+        return any(
+            one.scope[:1] == (heir,) for other, heir in self._program.heirs(owner) for one in other.assigned(name)
+        )
 
     def _visible(self, name: str, source: PySource, scope: Scope) -> list[Assigned]:
         given = source.assigned(name, scope[:1] if name.startswith("self.") else scope)
@@ -261,36 +267,19 @@ class _World:
         return UNKNOWN if known is None else known
 
     def _method(self, name: str, source: PySource, scope: Scope) -> object:
-        key = (*scope[:1], name)
-        return self._body(key, source)
+        overridden = any(other.function((heir, name)) for other, heir in self._program.heirs(scope[0]))
+        return UNKNOWN if overridden else self._body((scope[0], name), source)
 
     def _body(self, key: Scope, source: PySource) -> object:
-        """What a function returns when its ifs are decided by the platform alone."""
+        """What all ways through a function that ROCm can take return; False when each returns something falsy."""
         known = (source.path, key)
         if known not in self._bodies:
             self._bodies[known] = UNKNOWN  # a function that calls itself
             function = source.function(key)
             if function:
-                self._bodies[known] = self._returned(function.body, source, key)
+                ends = returned(function.body, lambda test: self.truth(test, source, key))
+                self._bodies[known] = _agreed([self.value(each, source, key) for each in ends])
         return self._bodies[known]
-
-    def _returned(self, body: list[ast.stmt], source: PySource, scope: Scope) -> object:
-        for statement in body:
-            match statement:
-                case ast.Return(value=value):
-                    return None if value is None else self.value(value, source, scope)
-                case ast.If():
-                    chosen = self.truth(statement.test, source, scope)
-                    if chosen is None:
-                        return UNKNOWN
-                    inner = statement.body if chosen else statement.orelse
-                    if any(isinstance(each, (ast.Return, ast.If)) for each in inner):
-                        return self._returned(inner, source, scope)
-                case ast.Expr() | ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign() | ast.Global():
-                    continue
-                case _:
-                    return UNKNOWN
-        return UNKNOWN
 
     def _defining(self, module: str, symbol: str, hops: int = 4) -> PySource | None:
         """The module that defines `symbol`, through packages that pass it on."""
@@ -306,3 +295,12 @@ class _World:
             if found := self._defining(bound.module, symbol, hops - 1):
                 return found
         return source
+
+
+def _agreed(values: list[object]) -> object:
+    """The one value that all are, False when all are falsy, else nothing that can be told."""
+    if not values or any(isinstance(value, _Unknown) for value in values):
+        return UNKNOWN
+    if all(value == values[0] for value in values):
+        return values[0]
+    return UNKNOWN if any(values) else False

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
+from rocmfix.guards.families import Families
 from rocmfix.guards.pieces import holds
 from rocmfix.guards.pyfacts import Binding, Scope, Use
 from rocmfix.guards.pysource import PySource, dotted
@@ -73,6 +74,12 @@ class Program:
         asked = word.encode()
         return (path for path, text in self._texts.items() if holds(text, asked))
 
+    def heirs(self, name: str) -> Iterator[tuple[PySource, str]]:
+        """The classes that inherit from the class `name`, and where each is."""
+        for heir in sorted(self.families.heirs(name) - {name}):
+            for path in self.families.places([heir]):
+                yield self.source(path), heir
+
     def references(self, module: str, name: str, *, entries: bool) -> Iterator[tuple[PySource, Binding | None, Use]]:
         """Every read of `name` of `module` in entries, or elsewhere in the tree, with the import that brought it in."""
         for path in self._candidates(module, name, entries=entries):
@@ -130,6 +137,11 @@ class Program:
             if b"from ." in data:
                 spelling.setdefault(".", []).append(path)
         return spelling
+
+    @cached_property
+    def families(self) -> Families:
+        """Which classes of the tree inherit from which."""
+        return Families(self._texts)
 
     @cached_property
     def _by_dotted(self) -> dict[str, str]:

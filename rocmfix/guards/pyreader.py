@@ -12,6 +12,10 @@ _SOME_VALUE: Final = ast.Starred(ast.Constant(None), ast.Load())
 """Stands for a value that cannot be read off the text."""
 
 
+_ASKS_ONLY: Final = frozenset({"isinstance", "issubclass"})
+"""Their second argument is a class that is neither made nor run."""
+
+
 class Reader:
     """One pass over statements, carrying the tests that hold."""
 
@@ -102,7 +106,9 @@ class Reader:
 
     def _class(self, node: ast.ClassDef, scope: Scope, tests: tuple[Test, ...]) -> None:
         self._found.classes.add((*scope, node.name))
-        for expr in (*node.bases, *(keyword.value for keyword in node.keywords), *node.decorator_list):
+        for expr in node.bases:
+            self._expression(expr, (*scope, node.name), tests)
+        for expr in (*(keyword.value for keyword in node.keywords), *node.decorator_list):
             self._expression(expr, scope, tests)
         self.block(node.body, (*scope, node.name), tests)
 
@@ -199,7 +205,8 @@ class Reader:
                 self._expression(other, scope, tests)
         if node.keywords:
             self._found.calls.append(use)
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+        given = node.args[:1] if use.name in _ASKS_ONLY else node.args
+        for argument in (*given, *(keyword.value for keyword in node.keywords)):
             self._expression(argument, scope, tests)
 
     def _line(self, node: ast.stmt | ast.expr) -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
+from heapq import heappop, heappush
+from itertools import chain, count
+from typing import TypeAlias
 
-from rocmfix.guards.callers import Caller, Callers, Closed, Found, Later, Registered, Untold
+from rocmfix.guards.callers import Caller, Callers, Closed, Found, Later, Root, Untold
 from rocmfix.guards.loaders import Loader
 from rocmfix.guards.platform import Platform
-from rocmfix.guards.program import Program
+from rocmfix.guards.program import Program, is_entry
 from rocmfix.guards.pyfacts import Scope, Test
 from rocmfix.guards.pysource import PySource
 from rocmfix.system.workers import spread
@@ -53,10 +55,52 @@ class _Step:
     caller: Caller
     tests: tuple[Test, ...]
     below: _Step | None
+    height: int
 
     @property
     def unit(self) -> tuple[PySource, Scope]:
         return self.caller.source, self.caller.source.unit(self.caller.use.scope)
+
+
+_Order: TypeAlias = "Callable[[int, int], tuple[int, int]]"
+"""By the height of a step and by what it costs to find its next caller: the least goes first."""
+
+
+def _shortest_first(height: int, cost: int) -> tuple[int, int]:
+    return height, cost
+
+
+def _cheapest_first(height: int, cost: int) -> tuple[int, int]:
+    return cost, -height
+
+
+class _Ways:
+    """The callers that are still to be looked at, in order; more may be added on the way."""
+
+    def __init__(self, order: _Order, first: Iterable[Found | Later]) -> None:
+        self._order = order
+        self._number = count()
+        self._waiting: list[tuple[tuple[int, int], int, int, _Step | None, Iterator[Found | Later]]] = []
+        self._put(0, next(self._number), None, iter(first))
+
+    def add(self, step: _Step, callers: Iterable[Found | Later]) -> None:
+        """Look at the callers of `step` as well."""
+        self._put(0, next(self._number), step, iter(callers))
+
+    def __iter__(self) -> Iterator[tuple[Found, _Step | None]]:
+        """Each caller with the step that it calls."""
+        while self._waiting:
+            _, number, cost, step, callers = heappop(self._waiting)
+            found = next(callers, None)
+            if found is None:
+                continue
+            self._put(cost + isinstance(found, Later), number, step, callers)
+            if not isinstance(found, Later):
+                yield found, step
+
+    def _put(self, cost: int, number: int, step: _Step | None, callers: Iterator[Found | Later]) -> None:
+        turn = self._order(step.height + 1 if step else 0, cost)
+        heappush(self._waiting, (turn, number, cost, step, callers))
 
 
 class Reachability:
@@ -66,50 +110,54 @@ class Reachability:
         self._program = program
         self._platform = Platform(program)
         self._callers = Callers(program)
+        self._above: dict[tuple[PySource, Scope], Reach] = {}
+        """What comes to a step in an entry: it is the same for whatever lies below."""
 
     def of(self, loader: Loader) -> Reach:
         """Whether ROCm can come to this loader call."""
-        first = self._followed(Caller(loader.source, loader.use), None)
-        return first if isinstance(first, Reach) else self._climbed(first)
+        return self._climbed([Caller(loader.source, loader.use)], _shortest_first, self._entered)
 
-    def _climbed(self, first: _Step) -> Reach:
-        seen, level = {first.unit}, [first]
+    def _entered(self, step: _Step) -> Reach:
+        """The answer for a step in a file that the server runs: whether the server comes to it, by whatever way.
+
+        What that way hangs on is not told: there are others.
+        """
+        if step.unit not in self._above:
+            self._above[step.unit] = self._climbed(self._callers.of(*step.unit), _cheapest_first)
+        above = self._above[step.unit]
+        if above.reachable is Reachable.YES:
+            return self._reached(step)
+        return Reach(above.reachable, (*self._chain(step), *above.chain), above.gate)
+
+    def _climbed(
+        self, first: Iterable[Found | Later], order: _Order, entered: Callable[[_Step], Reach] | None = None
+    ) -> Reach:
+        """The answer for what `first` call; for a step in an entry `entered` answers, if it is given."""
+        seen: set[tuple[PySource, Scope]] = set()
         stopped: dict[Reachable, Reach] = {}
-        while level:
-            above: list[_Step] = []
-            for step, found in self._in_turn(level):
-                further = self._followed(found, step)
-                if isinstance(further, _Step):
-                    if further.unit not in seen:
-                        seen.add(further.unit)
-                        above.append(further)
-                elif further.reachable is Reachable.YES:
-                    return further
-                else:
-                    stopped.setdefault(further.reachable, further)
-            level = above
-        itself = Reach(Reachable.NO, self._chain(first), "only reached from itself")
+        below: _Step | None = None
+        ways = _Ways(order, first)
+        for found, below in ways:
+            further = self._followed(found, below)
+            if entered and isinstance(further, _Step) and is_entry(further.caller.source.path):
+                further = entered(further)
+            if isinstance(further, _Step):
+                if further.unit not in seen:
+                    seen.add(further.unit)
+                    ways.add(further, self._callers.of(*further.unit))
+            elif further.reachable is Reachable.YES:
+                return further
+            else:
+                stopped.setdefault(further.reachable, further)
+        itself = Reach(Reachable.NO, self._chain(below), "only reached from itself")
         return stopped.get(Reachable.UNKNOWN) or stopped.get(Reachable.NO, itself)
-
-    def _in_turn(self, level: list[_Step]) -> Iterator[tuple[_Step, Found]]:
-        """Whoever calls each of `level`, of all first those who cost little to find."""
-        asked = [(step, iter(self._callers.of(*step.unit))) for step in level]
-        while asked:
-            later = []
-            for step, callers in asked:
-                for found in callers:
-                    if isinstance(found, Later):
-                        later.append((step, callers))
-                        break
-                    yield step, found
-            asked = later
 
     def _followed(self, found: Found, below: _Step | None) -> Reach | _Step:
         """One step up from `below`, or the answer where the climb ends there."""
         match found:
             case Caller():
                 return self._through(found, below)
-            case Registered(decorator):
+            case Root(decorator):
                 return self._reached(below, decorator)
             case Closed(why):
                 return Reach(Reachable.NO, self._chain(below), why)
@@ -126,13 +174,16 @@ class Reachability:
                 return Reach(Reachable.NO, (*self._chain(below), self._at(caller)), gate)
             if passed is None:
                 unsure.append(test)
-        step = _Step(caller, tuple(unsure), below)
+        step = _Step(caller, tuple(unsure), below, below.height + 1 if below else 0)
         return self._reached(step) if caller.ends else step
 
     def _reached(self, step: _Step | None, *conditions: str) -> Reach:
         tests = (test for each in _from_loader(step) for test in each.tests)
         told = [text for text in map(condition, tests) if _TELLING.search(text)]
-        return Reach(Reachable.YES, self._chain(step), "", tuple(dict.fromkeys([*told, *conditions])))
+        chain = self._chain(step)
+        if step and is_entry(step.caller.source.path):
+            chain = (*chain[:-1], f"{chain[-1]} (runs on every platform)")
+        return Reach(Reachable.YES, chain, "", tuple(dict.fromkeys(filter(None, [*told, *conditions]))))
 
     def _chain(self, step: _Step | None) -> tuple[str, ...]:
         return tuple(f"{self._at(each.caller)} {each.caller.name}" for each in _from_loader(step))
