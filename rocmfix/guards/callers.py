@@ -14,6 +14,7 @@ from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
 from rocmfix.guards.pysource import PySource
 
 _ITSELF = frozenset({"self", "cls", "super"})
+_MAKING = frozenset({"__new__", "__init__", "__post_init__"})
 _OTHER_PLATFORMS = ("_cpu", "_npu", "_xpu", "_hpu", "_musa", "_mps", "_tpu")
 
 
@@ -26,15 +27,24 @@ class Caller:
     bound: Binding | None = None
     imports: bool = False
     """It imports the module: what stands at module level runs then."""
+    kept: bool = False
+    """The module keeps it under another name, and has it run by whoever uses that."""
 
     @property
     def ends(self) -> bool:
         """Whether nobody further need be looked for."""
-        return self.imports or (not self.use.scope and is_entry(self.source.path))
+        return self.imports or (not self.kept and not self.use.scope and is_entry(self.source.path))
+
+    @property
+    def unit(self) -> Scope:
+        """What runs it: nobody further need be asked than those who use that."""
+        return (self.use.kept_as,) if self.kept else self.source.unit(self.use.scope)
 
     @property
     def name(self) -> str:
         """What the use stands in."""
+        if self.kept:
+            return self.use.kept_as
         return "import" if self.imports else ".".join(self.use.scope) or "module level"
 
     def tests(self) -> Iterator[tuple[Test, Scope]]:
@@ -94,23 +104,24 @@ class Callers:
         elif len(unit) > 1 or source.is_class(unit):
             yield from self._member(source, unit)
         else:
-            yield from self._named(source, unit[0], unit)
+            yield from self._named(source, unit)
 
-    def _named(self, source: PySource, name: str, unit: Scope) -> Iterator[Found | Later]:
-        """A top-level function or class: whoever uses its name, here or elsewhere."""
+    def _named(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
+        """A function or class of the module, or a method by its class: whoever uses the name, here or elsewhere."""
+        name = unit[0]
         here = (
-            Caller(source, use)
+            Caller(source, use, kept=_is_kept(use, unit))
             for use in source.uses(name)
             if use.scope[:1] != unit[:1] and _is(use, name) and not _is_own(source, use)
         )
-        users = (each for each in chain(here, self._elsewhere(source, name)) if not _overrides(each, unit))
-        yield from _or_else(users, lambda: self._unused(source, name, unit))
+        users = (each for each in chain(here, self._elsewhere(source, unit)) if not _overrides(each, unit))
+        yield from _or_else(users, lambda: self._unused(source, unit))
 
-    def _elsewhere(self, source: PySource, name: str) -> Iterator[Found | Later]:
+    def _elsewhere(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
         for entries in (True, False):
             yield from () if entries else (Later(),)
-            for other, bound, use in self._program.references(source.dotted, name, entries=entries):
-                yield Caller(other, use, bound)
+            for other, bound, use in self._program.references(source.dotted, unit[0], entries=entries):
+                yield Caller(other, use, bound, kept=_is_kept(use, unit))
 
     def _member(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
         """A method: its class's own calls of it, and for what others may call, the class itself."""
@@ -127,7 +138,7 @@ class Callers:
             if not inside:
                 yield Closed(f"{self._program.shown(source.path)}: {owner} has a forward_hip")
         elif not inside or _unspelled(method) or not (_private(method) or self._only_inside(source, method)):
-            yield from self._named(source, owner, unit)
+            yield from self._named(source, unit)
         else:
             yield from self._on_kin(source, owner, method)
 
@@ -168,10 +179,11 @@ class Callers:
         )
         yield from _or_else(users, lambda: Untold(f"no import of {source.dotted} found"))
 
-    def _unused(self, source: PySource, name: str, unit: Scope) -> Found:
+    def _unused(self, source: PySource, unit: Scope) -> Found:
         registered = _registered(source, unit)
         if registered or is_entry(source.path):
             return Root(registered)
+        name = unit[0]
         other = next(self._naming(source, name), None)
         if other:
             where = self._program.shown(other)
@@ -227,6 +239,12 @@ def _or_else(found: Iterator[Found | Later], otherwise: Callable[[], Found]) -> 
 def _is(use: Use, name: str) -> bool:
     """A bare name, or the operator that torch.ops makes of it."""
     return not use.base or (use.base.startswith("torch.ops") and use.name == name)
+
+
+def _is_kept(use: Use, unit: Scope) -> bool:
+    """Whether a module only names it there, or makes an object of its class, for others to use."""
+    method = unit[-1] if len(unit) > 1 else ""
+    return bool(use.kept_as) and (use.call is None or (bool(method) and method not in _MAKING))
 
 
 def _is_own(source: PySource, use: Use) -> bool:

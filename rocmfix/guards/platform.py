@@ -11,7 +11,7 @@ from typing import Final
 
 from rocmfix.guards.conditionals import Maybe
 from rocmfix.guards.program import Program, within
-from rocmfix.guards.pyfacts import NVIDIA_PACKAGES, Assigned, Scope, Test
+from rocmfix.guards.pyfacts import IMPORTS, NVIDIA_PACKAGES, RETURNS, Assigned, Binding, Scope, Test
 from rocmfix.guards.pysource import PySource
 from rocmfix.guards.returned import returned
 
@@ -162,15 +162,16 @@ class _World:
     def _imported_attribute(self, node: ast.Attribute, source: PySource, scope: Scope) -> object:
         if not isinstance(node.value, ast.Name):
             return UNKNOWN
-        for bound in source.imports(node.value.id, scope):
-            if bound.name == node.value.id and within(scope, bound.scope):
-                module = self._program.module(f"{bound.module}.{bound.symbol}" if bound.symbol else bound.module)
-                return self._name(node.attr, module, ()) if module else UNKNOWN
+        for bound in _bound(node.value.id, source, scope):
+            module = self._program.module(f"{bound.module}.{bound.symbol}" if bound.symbol else bound.module)
+            return self._name(node.attr, module, ()) if module else UNKNOWN
         return UNKNOWN
 
     def _name(self, name: str, source: PySource, scope: Scope) -> object:
-        if name.startswith("import "):
-            return name.removeprefix("import ").split(".")[0] not in NVIDIA_PACKAGES
+        if name.startswith(IMPORTS):
+            return name.removeprefix(IMPORTS).split(".")[0] not in NVIDIA_PACKAGES
+        if name.startswith(RETURNS):
+            return self._returns(name.removeprefix(RETURNS), source, scope)
         if name == "TYPE_CHECKING":
             return False
         known = self._platform(name)
@@ -180,8 +181,8 @@ class _World:
             return UNKNOWN
         if source.assigned(name, scope):
             return self._assigned(name, source, scope)
-        for bound in source.imports(name, scope):
-            if bound.name == name and within(scope, bound.scope) and bound.symbol:
+        for bound in _bound(name, source, scope):
+            if bound.symbol:
                 module = self._defining(bound.module, bound.symbol)
                 return self._name(bound.symbol, module, ()) if module else UNKNOWN
         return UNKNOWN
@@ -201,10 +202,10 @@ class _World:
         key = (name, source.path, scope)
         if key not in self._names:
             self._names[key] = UNKNOWN  # a name that is defined by itself
-            self._names[key] = self._agreed(name, source, scope)
+            self._names[key] = self._held(name, source, scope)
         return self._names[key]
 
-    def _agreed(self, name: str, source: PySource, scope: Scope) -> object:
+    def _held(self, name: str, source: PySource, scope: Scope) -> object:
         """What the assignments that can have run on ROCm agree on."""
         visible = self._visible(name, source, scope)
         if name.startswith("self.") and (
@@ -254,23 +255,36 @@ class _World:
         return UNKNOWN
 
     def _function(self, name: str, source: PySource, scope: Scope) -> object:
+        symbols = [each.symbol for each in _bound(name, source, scope) if each.symbol]
+        known = next((told for each in (name, *symbols) if (told := self._platform(each)) is not None), None)
+        if known is not None:
+            return known
+        place = self._place(name, source, scope)
+        return self._body(*place) if place else UNKNOWN
+
+    def _returns(self, name: str, source: PySource, scope: Scope) -> bool:
+        """Whether a call of the function comes back on ROCm; not when all ways through it raise."""
+        place = self._place(name, source, scope)
+        function = place and place[0].function(place[1])
+        return not (place and function) or bool(returned(function.body, lambda test: self.truth(test, *place)))
+
+    def _place(self, name: str, source: PySource, scope: Scope) -> tuple[PySource, Scope] | None:
+        """Where the function that `name` means stands; None when there are several."""
+        bound = _bound(name, source, scope)
         for end in range(len(scope), -1, -1):
-            if source.function((*scope[:end], name)):
-                known = self._platform(name)
-                return known if known is not None else self._body((*scope[:end], name), source)
-        for bound in source.imports(name, scope):
-            if bound.name == name and bound.symbol and within(scope, bound.scope):
-                module = self._defining(bound.module, bound.symbol)
-                known = self._platform(bound.symbol)
-                return known if known is not None else self._function(bound.symbol, module, ()) if module else UNKNOWN
-        known = self._platform(name)
-        return UNKNOWN if known is None else known
+            here = (*scope[:end], name)
+            if source.function(here):
+                return None if bound or source.redefined(here) else (source, here)
+        for each in bound[:1]:
+            module = self._defining(each.module, each.symbol) if each.symbol else None
+            return self._place(each.symbol or "", module, ()) if module else None
+        return None
 
     def _method(self, name: str, source: PySource, scope: Scope) -> object:
         overridden = any(other.function((heir, name)) for other, heir in self._program.heirs(scope[0]))
-        return UNKNOWN if overridden else self._body((scope[0], name), source)
+        return UNKNOWN if overridden else self._body(source, (scope[0], name))
 
-    def _body(self, key: Scope, source: PySource) -> object:
+    def _body(self, source: PySource, key: Scope) -> object:
         """What all ways through a function that ROCm can take return; False when each returns something falsy."""
         known = (source.path, key)
         if known not in self._bodies:
@@ -295,6 +309,11 @@ class _World:
             if found := self._defining(bound.module, symbol, hops - 1):
                 return found
         return source
+
+
+def _bound(name: str, source: PySource, scope: Scope) -> list[Binding]:
+    """The imports that `name` may stand for."""
+    return [each for each in source.imports(name, scope) if each.name == name and within(scope, each.scope)]
 
 
 def _agreed(values: list[object]) -> object:

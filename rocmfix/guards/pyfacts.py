@@ -13,6 +13,11 @@ NVIDIA_PACKAGES: Final = frozenset({"flashinfer", "deep_gemm", "cutlass", "cuda"
 """Python packages that exist for CUDA only: importing one on ROCm raises."""
 
 
+IMPORTS: Final = "import "
+RETURNS: Final = "return of "
+"""Before a name: the tests that the import of a module succeeds, and that a function returns instead of raising."""
+
+
 @dataclass(frozen=True, slots=True)
 class Test:
     """A condition on the way: `expr` must be true (or false) for the lines after it to run."""
@@ -57,6 +62,8 @@ class Use:
     line: int
     call: ast.Call | None
     """The call, when the name is being called."""
+    kept_as: str = ""
+    """The name under which the module keeps what it is or makes: that of an assignment or of an operator of torch's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,8 @@ class Facts:
     assigned: dict[str, list[Assigned]] = field(default_factory=dict)
     """By name; attributes of self as `self.name`."""
     functions: dict[Scope, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
+    redefined: set[Scope] = field(default_factory=set)
+    """Functions that stand there more than once: overloads, or one for each platform."""
     classes: set[Scope] = field(default_factory=set)
     calls: list[Use] = field(default_factory=list)
     """Every call that passes keywords: where loaders are found."""

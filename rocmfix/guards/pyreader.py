@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rocmfix.guards.pyfacts import NVIDIA_PACKAGES, Assigned, Binding, Facts, Scope, Test, Use
+from rocmfix.guards.pyfacts import IMPORTS, NVIDIA_PACKAGES, RETURNS, Assigned, Binding, Facts, Scope, Test, Use
 
 _SOME_VALUE: Final = ast.Starred(ast.Constant(None), ast.Load())
 """Stands for a value that cannot be read off the text."""
@@ -24,6 +24,7 @@ class Reader:
         self._path = path
         self._dotted = dotted
         self._trying = 0
+        self._kept_as = ""
         self.shift = 0
         """What to add to the lines of the statements read: they were cut out of the file."""
 
@@ -49,6 +50,7 @@ class Reader:
                 for item in node.items:
                     self._expression(item.context_expr, scope, tests)
                     self._bound(item.optional_vars, scope, tests)
+                    tests = (*tests, *self._returns(item.context_expr))
                 return self.block(node.body, scope, tests)
             case ast.Try():
                 self._try(node, scope, tests)
@@ -67,6 +69,9 @@ class Reader:
                     if arm.guard:
                         self._expression(arm.guard, scope, tests)
                     self.block(arm.body, scope, tests)
+            case ast.Expr():
+                self._kept(node.value, _operator(node.value), scope, tests)
+                return (*tests, *self._returns(node.value))
             case ast.Assign():
                 self._assign(node.targets, node.value, scope, tests)
             case ast.AnnAssign() if node.value is not None:
@@ -94,7 +99,8 @@ class Reader:
         return (*tests, yes) if right and not left else tests
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, tests: tuple[Test, ...]) -> None:
-        self._found.functions.setdefault((*scope, node.name), node)
+        if self._found.functions.setdefault((*scope, node.name), node) is not node:
+            self._found.redefined.add((*scope, node.name))
         for decorator in node.decorator_list:
             self._expression(decorator, scope, tests)
         for default in (*node.args.defaults, *node.args.kw_defaults):
@@ -133,7 +139,7 @@ class Reader:
             for key in {bound.name, bound.symbol or bound.module}:
                 self._found.imports.setdefault(key, []).append(bound)
             if not self._trying and bound.module.split(".")[0] in NVIDIA_PACKAGES:
-                needs = ast.Name(f"import {bound.module}", ast.Load())
+                needs = ast.Name(f"{IMPORTS}{bound.module}", ast.Load())
                 tests = (*tests, Test(needs, holds=True, line=self._line(node)))
         return tests
 
@@ -145,13 +151,37 @@ class Reader:
         return ".".join([*parts[: max(keep, 0)], *([node.module] if node.module else [])])
 
     def _assign(self, targets: list[ast.expr], value: ast.expr, scope: Scope, tests: tuple[Test, ...]) -> None:
-        self._expression(value, scope, tests)
+        self._kept(value, _target(targets[0]), scope, tests)
         for target in targets:
             name = _target(target)
             if name:
                 self._give(name, value, scope, tests)
+            elif isinstance(target, ast.Tuple) and not any(isinstance(each, ast.Starred) for each in target.elts):
+                for at, each in enumerate(target.elts):
+                    self._item(each, ast.Subscript(value, ast.Constant(at), ast.Load()), scope, tests)
             else:
                 self._bound(target, scope, tests)
+
+    def _item(self, target: ast.expr, value: ast.expr, scope: Scope, tests: tuple[Test, ...]) -> None:
+        name = _target(target)
+        if name:
+            self._give(name, value, scope, tests)
+        else:
+            self._bound(target, scope, tests)
+
+    def _kept(self, value: ast.expr, name: str, scope: Scope, tests: tuple[Test, ...]) -> None:
+        """Read `value`, which a module keeps as `name`."""
+        self._kept_as = "" if scope else name
+        self._expression(value, scope, tests)
+        self._kept_as = ""
+
+    def _returns(self, call: ast.expr) -> Iterator[Test]:
+        """What follows a call that is made for its effect runs only if that does not raise."""
+        match call:
+            case ast.Call(func=ast.Name(id=name)):
+                yield Test(ast.Name(f"{RETURNS}{name}", ast.Load()), holds=True, line=self._line(call))
+            case _:
+                return
 
     def _bound(self, target: ast.expr | None, scope: Scope, tests: tuple[Test, ...]) -> None:
         """Names that get some value: loop variables, unpacked tuples, `with ... as`."""
@@ -215,7 +245,7 @@ class Reader:
     def _use(  # noqa: PLR0913, PLR0917 - one record's fields
         self, name: str, base: str, line: int, scope: Scope, tests: tuple[Test, ...], call: ast.Call | None = None
     ) -> Use:
-        use = Use(name, base, scope, tests, line, call)
+        use = Use(name, base, scope, tests, line, call, self._kept_as)
         self._found.uses.setdefault(name, []).append(use)
         return use
 
@@ -246,6 +276,16 @@ def _target(node: ast.expr) -> str:
             return name
         case ast.Attribute(value=ast.Name(id="self"), attr=attr):
             return f"self.{attr}"
+        case _:
+            return ""
+
+
+def _operator(node: ast.expr) -> str:
+    """The operator of torch's that a call makes of a function, such as `direct_register_custom_op(op_name="f", ...)`."""
+    match node:
+        case ast.Call(keywords=keywords):
+            named = (each.value for each in keywords if each.arg == "op_name")
+            return next((str(each.value) for each in named if isinstance(each, ast.Constant)), "")
         case _:
             return ""
 

@@ -81,6 +81,10 @@ class PySource:
             self._find(scope[-1], scope)
         return self._facts.functions.get(scope)
 
+    def redefined(self, scope: Scope) -> bool:
+        """Whether the function at `scope` stands there more than once, so that none can be told to be meant."""
+        return self.function(scope) is not None and scope in self._facts.redefined
+
     def functions(self) -> dict[Scope, ast.FunctionDef | ast.AsyncFunctionDef]:
         """Every function of the file."""
         self._find("def")

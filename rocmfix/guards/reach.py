@@ -16,7 +16,7 @@ from rocmfix.guards.callers import Caller, Callers, Closed, Found, Later, Root, 
 from rocmfix.guards.loaders import Loader
 from rocmfix.guards.platform import Platform
 from rocmfix.guards.program import Program, is_entry
-from rocmfix.guards.pyfacts import Scope, Test
+from rocmfix.guards.pyfacts import IMPORTS, RETURNS, Scope, Test
 from rocmfix.guards.pysource import PySource
 from rocmfix.system.workers import spread
 
@@ -59,7 +59,7 @@ class _Step:
 
     @property
     def unit(self) -> tuple[PySource, Scope]:
-        return self.caller.source, self.caller.source.unit(self.caller.use.scope)
+        return self.caller.source, self.caller.unit
 
 
 _Order: TypeAlias = "Callable[[int, int], tuple[int, int]]"
@@ -179,7 +179,7 @@ class Reachability:
 
     def _reached(self, step: _Step | None, *conditions: str) -> Reach:
         tests = (test for each in _from_loader(step) for test in each.tests)
-        told = [text for text in map(condition, tests) if _TELLING.search(text)]
+        told = [text for text in map(condition, tests) if _TELLING.search(text) and not text.startswith(RETURNS)]
         chain = self._chain(step)
         if step and is_entry(step.caller.source.path):
             chain = (*chain[:-1], f"{chain[-1]} (runs on every platform)")
@@ -229,4 +229,8 @@ def condition(test: Test) -> str:
 
 def _gate(test: Test) -> str:
     text = condition(test)
-    return f"{text} fails on ROCm" if text.startswith("import ") else f"needs {text}, which ROCm does not pass"
+    if text.startswith(IMPORTS):
+        return f"{text} fails on ROCm"
+    if text.startswith(RETURNS):
+        return f"{text.removeprefix(RETURNS)}() raises on ROCm"
+    return f"needs {text}, which ROCm does not pass"
