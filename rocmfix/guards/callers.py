@@ -13,6 +13,8 @@ from rocmfix.guards.program import Program, is_entry, related, within
 from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
 from rocmfix.guards.pysource import PySource
 
+_MODELS = "EntryClass"
+"""What a file calls the models that it has: sglang/srt/models/registry.py looks for it in every file."""
 _ITSELF = frozenset({"self", "cls", "super"})
 _MAKING = frozenset({"__new__", "__init__", "__post_init__"})
 _OTHER_PLATFORMS = ("_cpu", "_npu", "_xpu", "_hpu", "_musa", "_mps", "_tpu")
@@ -33,7 +35,8 @@ class Caller:
     @property
     def ends(self) -> bool:
         """Whether nobody further need be looked for."""
-        return self.imports or (not self.kept and not self.use.scope and is_entry(self.source.path))
+        kept = self.kept and self.use.kept_as != _MODELS
+        return self.imports or (not kept and not self.use.scope and is_entry(self.source.path))
 
     @property
     def unit(self) -> Scope:
@@ -163,9 +166,10 @@ class Callers:
 
     def _only_inside(self, source: PySource, method: str) -> bool:
         """Whether no other file calls a method of that name through an object."""
+        called = re.compile(rb"\.%s\s*\(" % method.encode())
         return not any(
-            use.base not in {"", "self", "cls", "super"} and use.call is not None
-            for path in self._program.holding(method)
+            use.base not in {"", *_ITSELF} and use.call is not None
+            for path in self._program.spelling(called)
             if path != source.path
             for use in self._program.source(path).uses(method)
         )

@@ -65,10 +65,18 @@ class Platform:
         """Whether `test` is passed on ROCm; None when some GPU or setting passes it and some does not."""
         key = (source.path, source.unit(scope), id(test.expr))
         if key not in self._known:
-            answers = {world.truth(test.expr, source, scope) for world in self._worlds}
-            self._known[key] = answers.pop() if len(answers) == 1 else None
+            self._known[key] = self._on_each(test.expr, source, scope)
         value = self._known[key]
         return value if value is None or test.holds else not value
+
+    def _on_each(self, expr: ast.expr, source: PySource, scope: Scope) -> Maybe:
+        """What it comes to on every GPU; where the first was not looked at, the others need not be asked."""
+        first, *others = self._worlds
+        first.looked = False
+        answer = first.truth(expr, source, scope)
+        if first.looked and any(other.truth(expr, source, scope) is not answer for other in others):
+            return None
+        return answer
 
 
 class _World:
@@ -76,10 +84,16 @@ class _World:
 
     def __init__(self, program: Program, gpu: Gpu) -> None:
         self._program = program
-        self._gpu = gpu
+        self._chip = gpu
         self._depth = 0
-        self._names: dict[tuple[str, str, Scope], object] = {}
-        self._bodies: dict[tuple[str, Scope], object] = {}
+        self._known: dict[tuple[str, str, Scope], tuple[object, bool]] = {}
+        self.looked = False
+        """Whether a value since this was reset hung on the GPU."""
+
+    @property
+    def _gpu(self) -> Gpu:
+        self.looked = True
+        return self._chip
 
     def truth(self, node: ast.expr, source: PySource, scope: Scope) -> Maybe:
         value = self.value(node, source, scope)
@@ -199,11 +213,18 @@ class _World:
         return False if _NVIDIA_GENERATION.match(plain) else None
 
     def _assigned(self, name: str, source: PySource, scope: Scope) -> object:
-        key = (name, source.path, scope)
-        if key not in self._names:
-            self._names[key] = UNKNOWN  # a name that is defined by itself
-            self._names[key] = self._held(name, source, scope)
-        return self._names[key]
+        return self._once((name, source.path, scope), lambda: self._held(name, source, scope))
+
+    def _once(self, key: tuple[str, str, Scope], make: Callable[[], object]) -> object:
+        """The value of a name or of a function, remembered; of what is defined by itself nothing can be told."""
+        if key not in self._known:
+            self._known[key] = (UNKNOWN, False)
+            before, self.looked = self.looked, False
+            self._known[key] = (make(), self.looked)
+            self.looked |= before
+        value, looked = self._known[key]
+        self.looked |= looked
+        return value
 
     def _held(self, name: str, source: PySource, scope: Scope) -> object:
         """What the assignments that can have run on ROCm agree on."""
@@ -286,14 +307,15 @@ class _World:
 
     def _body(self, source: PySource, key: Scope) -> object:
         """What all ways through a function that ROCm can take return; False when each returns something falsy."""
-        known = (source.path, key)
-        if known not in self._bodies:
-            self._bodies[known] = UNKNOWN  # a function that calls itself
-            function = source.function(key)
-            if function:
-                ends = returned(function.body, lambda test: self.truth(test, source, key))
-                self._bodies[known] = _agreed([self.value(each, source, key) for each in ends])
-        return self._bodies[known]
+        function = source.function(key)
+        if not function or source.redefined(key):
+            return UNKNOWN
+
+        def value() -> object:
+            ends = returned(function.body, lambda test: self.truth(test, source, key))
+            return _agreed([self.value(each, source, key) for each in ends])
+
+        return self._once(("", source.path, key), value)
 
     def _defining(self, module: str, symbol: str, hops: int = 4) -> PySource | None:
         """The module that defines `symbol`, through packages that pass it on."""

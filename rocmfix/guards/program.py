@@ -19,6 +19,8 @@ _ENTRY = re.compile(
     r"/srt/(?:models|managers|entrypoints|model_executor|speculative)/|/runtime/(?:models|pipelines\w*)/"
 )
 """Models are imported by folder and chosen by the checkpoint; the others are the server itself."""
+_IMPORT = re.compile(rb"import\s*(\((?:[^)#]|#[^\n]*)*\)|(?:[^\n\\]|\\\r?\n)+)")
+_WORD = re.compile(rb"\w+|\*")
 _MODULE = re.compile(rb"sglang(?:\.\w+)+")
 
 
@@ -64,6 +66,10 @@ class Program:
         """Whether the text at `path` has `pattern`: cheaper than parsing it."""
         return pattern.search(self._texts[path]) is not None
 
+    def spelling(self, pattern: re.Pattern[bytes]) -> Iterator[str]:
+        """Every file that has `pattern` in it."""
+        return (path for path in self._texts if self.spells(path, pattern))
+
     def module(self, name: str) -> PySource | None:
         """The module `name`, if the tree has it."""
         path = self._by_dotted.get(name)
@@ -82,7 +88,7 @@ class Program:
 
     def references(self, module: str, name: str, *, entries: bool) -> Iterator[tuple[PySource, Binding | None, Use]]:
         """Every read of `name` of `module` in entries, or elsewhere in the tree, with the import that brought it in."""
-        for path in self._candidates(module, name, entries=entries):
+        for path in self._importing(module, name, entries=entries):
             source = self.source(path)
             for bound in source.imports(name):
                 if bound.symbol == name and related(bound.module, module):
@@ -107,6 +113,12 @@ class Program:
                 yield bound
         for bound in source.imports(module):
             yield bound
+
+    def _importing(self, module: str, name: str, *, entries: bool) -> Iterator[str]:
+        """Files that may import `name` of `module`, the module, or all that is in it."""
+        words = (name, module.rpartition(".")[2], "*")
+        some = frozenset().union(*(self._imported.get(word.encode(), ()) for word in words))
+        return (path for path in self._around(module) if path in some and (path in self._entries) is entries)
 
     def _candidates(self, module: str, word: str, *, entries: bool) -> Iterator[str]:
         """Files that spell `module` or a package around it, and `word`."""
@@ -137,6 +149,15 @@ class Program:
             if b"from ." in data:
                 spelling.setdefault(".", []).append(path)
         return spelling
+
+    @cached_property
+    def _imported(self) -> dict[bytes, set[str]]:
+        """By every word of an import, those who have it."""
+        importing: dict[bytes, set[str]] = {}
+        for path, text in self._texts.items():
+            for word in set(_WORD.findall(b" ".join(_IMPORT.findall(text)))):
+                importing.setdefault(word, set()).add(path)
+        return importing
 
     @cached_property
     def families(self) -> Families:

@@ -112,40 +112,49 @@ class Reachability:
         self._callers = Callers(program)
         self._above: dict[tuple[PySource, Scope], Reach] = {}
         """What comes to a step in an entry: it is the same for whatever lies below."""
+        self._reaches: set[tuple[PySource, Scope]] = set()
+        """Units that ROCm was found to come to, by whatever way."""
 
     def of(self, loader: Loader) -> Reach:
         """Whether ROCm can come to this loader call."""
         return self._climbed([Caller(loader.source, loader.use)], _shortest_first, self._entered)
 
-    def _entered(self, step: _Step) -> Reach:
+    def _entered(self, step: _Step) -> Reach | _Step:
         """The answer for a step in a file that the server runs: whether the server comes to it, by whatever way.
 
         What that way hangs on is not told: there are others.
         """
+        if not is_entry(step.caller.source.path):
+            return step
         if step.unit not in self._above:
-            self._above[step.unit] = self._climbed(self._callers.of(*step.unit), _cheapest_first)
+            self._above[step.unit] = self._climbed(self._callers.of(*step.unit), _cheapest_first, self._joined)
         above = self._above[step.unit]
         if above.reachable is Reachable.YES:
             return self._reached(step)
         return Reach(above.reachable, (*self._chain(step), *above.chain), above.gate)
 
+    def _joined(self, step: _Step) -> Reach | _Step:
+        """The answer for a step that ROCm was found to come to before."""
+        return self._reached(step) if step.unit in self._reaches else step
+
     def _climbed(
-        self, first: Iterable[Found | Later], order: _Order, entered: Callable[[_Step], Reach] | None = None
+        self, first: Iterable[Found | Later], order: _Order, ended: Callable[[_Step], Reach | _Step]
     ) -> Reach:
-        """The answer for what `first` call; for a step in an entry `entered` answers, if it is given."""
+        """The answer for what `first` call, one step up after the other until `ended` has an answer for a step."""
         seen: set[tuple[PySource, Scope]] = set()
         stopped: dict[Reachable, Reach] = {}
         below: _Step | None = None
         ways = _Ways(order, first)
         for found, below in ways:
             further = self._followed(found, below)
-            if entered and isinstance(further, _Step) and is_entry(further.caller.source.path):
-                further = entered(further)
+            if isinstance(further, _Step):
+                further = ended(further)
             if isinstance(further, _Step):
                 if further.unit not in seen:
                     seen.add(further.unit)
                     ways.add(further, self._callers.of(*further.unit))
             elif further.reachable is Reachable.YES:
+                self._reaches.update(step.unit for step in _from_loader(below))
                 return further
             else:
                 stopped.setdefault(further.reachable, further)
