@@ -83,6 +83,9 @@ def build_lines(report: BuildReport) -> Iterator[str]:
     )
     counts = Counter(each.came for each in report.built)
     yield ", ".join(f"{counts[came]} {came.value}" for came in order)
+    if report.left_out:
+        yield f"{len(report.left_out)} files left out, for ROCm does not come to them; named as FILE, each is compiled:"
+        yield f"  {', '.join(map(unmoved, report.left_out))}"
     if counts[Came.COMPILED]:
         yield NOT_CORRECT
 
@@ -102,7 +105,8 @@ def proof_lines(proof: Proof) -> Iterator[str]:
 def _built(each: Built) -> str:
     where = f" at {each.at}" if each.at else ""
     said = f": {each.error}{where}" if each.error else f" ({each.kernels} instantiations, {each.seconds:.1f} s)"
-    return f"{each.came.value:18} {each.arch} {unmoved(each.file)} [{each.loader.rpartition('/')[2]}]{said}"
+    loader = f" [{each.loader.rpartition('/')[2]}]" if each.loader else ""
+    return f"{each.came.value:18} {each.arch} {unmoved(each.file)}{loader}{said}"
 
 
 def refusal_lines(made: Made) -> Iterator[str]:

@@ -124,6 +124,38 @@ def test_compile_without_a_compiler_exits_6_and_says_not_compiled(
     assert "ci/hip-toolchain" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["compile", "no-such-tree"], 3, "'no-such-tree' is no release"),
+        (["make", "--in", "no-such-tree"], 3, "'no-such-tree' is no release"),
+        (["compile", "{}", "kk.cuh"], 3, "it has python/sglang/jit_kernel/csrc/k.cuh"),
+        (["compile", "{}", "kk.cuh", "--patched"], 3, "it has python/sglang/jit_kernel/csrc/k.cuh"),
+        (["make", "kk.cuh", "--in", "{}"], 3, "it has python/sglang/jit_kernel/csrc/k.cuh"),
+    ],
+)
+def test_a_slip_in_what_was_typed_is_said_where_there_is_no_compiler(
+    argv: list[str], code: int, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler was looked for first: without one nobody learnt that SOURCE was wrong."""
+    monkeypatch.setenv("PATH", "")
+    author = ["--author", "A <a@example.org>"] if argv[0] == "make" else []
+    done = CliRunner().invoke(main, ["guards", *(each.format(folder) for each in argv), *author])
+    assert done.exit_code == code
+    assert said in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_nothing_to_guard_is_said(tmp_path: Path) -> None:
+    """`guards make` of a tree without an open include ended with 0 and without a word."""
+    for path, data in tree("int a;\n").files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(data)
+    done = CliRunner().invoke(main, ["guards", "make", "--in", str(tmp_path), "--author", "A <a@example.org>"])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "nothing to guard" in done.stderr
+
+
 def test_the_caller_in_these_tests_is_what_makes_it_reachable() -> None:
     files = dict(small().files)
     del files["python/sglang/srt/models/m.py"]
