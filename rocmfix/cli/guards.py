@@ -68,9 +68,7 @@ def scan(
 scan.help = f"{scan.help}\n\n{SOURCE_HELP}"
 
 
-@command.command(
-    epilog="Exit codes: 0 every file compiles, 1 one does not, 3 no such SOURCE or FILE, 6 no compiler: nothing was compiled."
-)
+@command.command(epilog="Exit codes: 0 every file compiles, 1 one does not, 3 no such SOURCE or FILE, 6 no compiler.")
 @click.argument("source")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--patched", is_flag=True, help="Compile before and after the fixes SOURCE needs, and compare for CUDA.")
@@ -164,6 +162,7 @@ def make(
     wanted = [path for name in files for path in kernels.spelled(name)] if files else kernels.guardable()
     if out:
         make_folder(out)
+    print_lines(report.unread_lines(kernels.program.unread), err=True)
     if not wanted:
         click.echo(f"nothing to guard: no file of {source} has a CUDA-only include that ROCm comes to", err=True)
         return

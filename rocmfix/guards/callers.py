@@ -94,6 +94,8 @@ class Callers:
             yield from self._member(source, unit)
         else:
             yield from self._named(source, unit[0], unit)
+        names = dict.fromkeys((unit[0], unit[-1])) if unit else (source.dotted.rpartition(".")[2],)
+        yield from map(Untold, self._program.untold(*names))
 
     def _named(self, source: PySource, name: str, unit: Scope) -> Iterator[Found | Later]:
         """A top-level function or class: whoever uses its name, here or elsewhere."""

@@ -69,6 +69,8 @@ class BuildReport(Record):
     built: tuple[Built, ...]
     left_out: tuple[str, ...] = ()
     """Files that a loader names and ROCm does not come to, where none was asked for by name."""
+    unread: tuple[str, ...] = ()
+    """Python files that are none, `file:line: why`: what they load is not known."""
 
     @property
     def is_clean(self) -> bool:
@@ -200,7 +202,7 @@ def build(
         write_out(folder, _copies(kernels, files))
         with ThreadPoolExecutor(processors()) as pool:
             built = tuple(each for each in pool.map(one, range(len(jobs)), jobs) if each)
-    return BuildReport(source=kernels.tree.source, toolchain=toolchain.name, built=built)
+    return BuildReport(source=kernels.tree.source, toolchain=toolchain.name, built=built, unread=kernels.program.unread)
 
 
 def _copies(kernels: Kernels, files: Sequence[str]) -> Iterator[Copied]:

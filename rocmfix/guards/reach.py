@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
 
 from rocmfix.guards.callers import Caller, Callers, Closed, Found, Later, Registered, Untold
 from rocmfix.guards.loaders import Loader
@@ -148,9 +147,20 @@ def reach(program: Program, loaders: Sequence[Loader]) -> tuple[Reach, ...]:
     for number, loader in enumerate(loaders):
         folders.setdefault(posixpath.dirname(loader.source.path), []).append(number)
     largest_first = sorted(folders.values(), key=len, reverse=True)
-    answers = spread(lambda numbers: [(number, climb.of(loaders[number])) for number in numbers], largest_first)
-    told = dict(chain.from_iterable(answers))
-    return tuple(told[number] for number in range(len(loaders)))
+    told: dict[int, Reach] = {}
+    for answers, broken in spread(
+        lambda numbers: ([(number, climb.of(loaders[number])) for number in numbers], program.broken), largest_first
+    ):
+        told.update(answers)
+        program.note_broken(broken)
+    return tuple(_unless_loaded_unseen(program, loaders[number], told[number]) for number in range(len(loaders)))
+
+
+def _unless_loaded_unseen(program: Program, loader: Loader, answer: Reach) -> Reach:
+    """`no` only where no broken file may load the same."""
+    names = {posixpath.basename(file).partition(".")[0] for file in loader.files}
+    why = next(program.untold(*sorted(names)), None) if answer.reachable is Reachable.NO else None
+    return Reach(Reachable.UNKNOWN, answer.chain, why) if why else answer
 
 
 def _from_loader(step: _Step | None) -> list[_Step]:

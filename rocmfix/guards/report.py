@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rocmfix.guards.compile import BuildReport, Built, Came
@@ -15,8 +16,16 @@ _WIDE = 160
 
 
 def findings_json(found: Scan) -> str:
-    """`{"findings": [...]}`."""
-    return found.model_dump_json(indent=2, include={"findings"})
+    """`{"findings": [...], "unread": [...]}`."""
+    return found.model_dump_json(indent=2, include={"findings", "unread"})
+
+
+def unread_lines(unread: Sequence[str]) -> Iterator[str]:
+    """What no parser of this Python takes, and what follows of it."""
+    if unread:
+        yield f"not read, for Python {platform.python_version()} takes them for no Python:"
+        yield from (f"  {each}" for each in unread)
+        yield "what ROCm comes to through them cannot be told"
 
 
 def scan_lines(found: Scan, *, everything: bool) -> Iterator[str]:
@@ -27,6 +36,7 @@ def scan_lines(found: Scan, *, everything: bool) -> Iterator[str]:
     yield f"{len(found.findings)} CUDA-only lines in {found.source}: " + ", ".join(
         f"{count} {name}" for name, count in counts.most_common()
     )
+    yield from unread_lines(found.unread)
     if not everything:
         yield "shown are those that ROCm compiles or may compile; --all shows every one, --json with its whole chain"
 
@@ -40,6 +50,7 @@ def drift_lines(changed: Drift) -> Iterator[str]:
     files = len({each.file for each in changed.added})
     certain = sum(each.reachable.value == "yes" for each in changed.added)
     yield f"{len(changed.added)} new lines in {files} files, {certain} of them surely reached"
+    yield from unread_lines(changed.unread)
     if changed.added:
         yield "yes: ROCm comes to the call that compiles it, if what stands after `when` holds; ?: it cannot be told"
         yield f"rocmfix guards compile {changed.after} FILE tells if hipcc takes it, scan {changed.after} who calls it"
@@ -83,6 +94,7 @@ def build_lines(report: BuildReport) -> Iterator[str]:
     )
     counts = Counter(each.came for each in report.built)
     yield ", ".join(f"{counts[came]} {came.value}" for came in order)
+    yield from unread_lines(report.unread)
     if report.left_out:
         yield f"{len(report.left_out)} files left out, for ROCm does not come to them; named as FILE, each is compiled:"
         yield f"  {', '.join(map(unmoved, report.left_out))}"

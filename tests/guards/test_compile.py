@@ -247,7 +247,7 @@ def test_what_rocm_does_not_come_to_is_named_as_left_out() -> None:
     ("script", "ended"),
     [
         ("kill -9 $$", (Came.NOT_COMPILABLE, "the compiler ended with -9, without a word", None)),
-        ("exit 137", Came.NOT_COMPILABLE, "the compiler ended with 137, without a word", None),
+        ("exit 137", (Came.NOT_COMPILABLE, "the compiler ended with 137, without a word", None)),
         ("exit 1", (Came.FAILED, "the compiler ended with 1, without a word", None)),
         ("echo 'k.cuh:3:2: error: ' >&2; exit 1", (Came.FAILED, "an #error without a word", "k.cuh:3")),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,58 @@ def test_a_file_that_nobody_loads_cannot_be_told() -> None:
     assert (each.reachable, each.gate) == (Reachable.UNKNOWN, "no loader call names a file that includes it")
 
 
+BROKEN = "from sglang.jit_kernel.k import module\ndef f(:\n    module(0, True, None)\n"
+CALLED = "python/sglang/srt/models/m.py"
+GATED = CALLER.replace("return module", "return _is_cuda and module").replace(
+    "class M", "_is_cuda = is_cuda()\n    class M"
+)
+
+
+def with_python(kernel: str = "#include <cuda.h>\n", **more: str) -> MemoryTree:
+    """The small tree with other Python below `srt`, its own caller aside."""
+    files = dict(tree(kernel).files)
+    del files[CALLED]
+    python = {f"python/sglang/srt/{name.replace('__', '/')}.py": textwrap.dedent(text) for name, text in more.items()}
+    return MemoryTree(files | {path: text.encode() for path, text in python.items()}, source="small")
+
+
+@pytest.mark.parametrize(
+    ("python", "reachable", "unread"),
+    [
+        ({}, "no", []),
+        ({"models__m": BROKEN}, "unknown", ["python/sglang/srt/models/m.py:2: "]),
+        ({"layers__m": BROKEN}, "unknown", ["python/sglang/srt/layers/m.py:2: "]),
+        ({"layers__m": BROKEN.replace("module", "other")}, "no", []),
+        ({"models__m": CALLER, "models__n": BROKEN}, "yes", None),
+        ({"models__m": GATED, "models__n": BROKEN}, "unknown", ["python/sglang/srt/models/n.py:2: "]),
+        ({"models__m": GATED}, "no", []),
+        ({"models__m": "\ufeff" + textwrap.dedent(CALLER)}, "yes", []),
+        ({"models__m": "\0" + textwrap.dedent(BROKEN)}, "unknown", ["python/sglang/srt/models/m.py:1: "]),
+        ({"models__m": BROKEN + "x = " + "(" * 5000}, "unknown", ["python/sglang/srt/models/m.py:"]),
+    ],
+)
+def test_a_file_that_is_no_python_is_named_and_makes_no_answer_a_no(
+    python: dict[str, str], reachable: str, unread: list[str] | None
+) -> None:
+    """It had nothing in it, so that nobody called the kernel; a byte order mark did the same."""
+    found = scan(with_python(**python))
+    assert [each.reachable.value for each in found.findings if each.file == FILE] == [reachable]
+    if unread is not None:
+        assert [told[: len(start)] for told, start in zip(found.unread, unread, strict=True)] == unread
+    lines = list(scan_lines(found, everything=True))
+    assert all(f"  {each}" in lines for each in found.unread)
+
+
+@pytest.mark.parametrize("broken", [f"{textwrap.dedent(LOADER)}def f(:\n    pass\n", f"{LOADER}\ndef f():\n    pass\n"])
+def test_a_loader_that_cannot_be_read_may_load_what_another_does(broken: str) -> None:
+    nobodys = LOADER.replace("def module", "def nobodys")
+    files = dict(tree("#include <cuda.h>\n", nobodys, **{"b.py": broken}).files) | {CALLED: b""}
+    found = scan(MemoryTree(files))
+    assert [(each.reachable.value, "no valid Python" in str(each.gate)) for each in found.findings] == [
+        ("unknown", True)
+    ]
+
+
 def test_a_header_is_as_reachable_as_the_best_of_its_includers() -> None:
     gated = LOADER.replace("k.cuh", "other.cuh").replace("def module", "def other")
     more = {"other.py": gated, "csrc__other.cuh": "#include <sgl_kernel/b.cuh>\n"}
@@ -103,7 +156,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_json_is_findings_with_every_field(folder: Path) -> None:
     done = CliRunner().invoke(main, ["guards", "scan", str(folder), "--json"], catch_exceptions=False)
-    findings = json.loads(done.stdout)["findings"]
+    told = json.loads(done.stdout)
+    assert (set(told), told["unread"]) == ({"findings", "unread"}, [])
+    findings = told["findings"]
     assert set(findings[0]) == {"file", "line", "include", "guarded", "reachable", "chain", "gate", "condition"}
     assert {each["reachable"] for each in findings} <= {"yes", "no", "unknown"}
 
