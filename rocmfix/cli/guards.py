@@ -168,6 +168,7 @@ def make(
         return
     found = toolchain_for(source, toolchain, compiler)
     made: list[Made] = []
+    written: list[str] = []
     with progress() as reporting:
         for number, file in enumerate(dict.fromkeys(wanted), 1):
             with reporting.step(f"{number} of {len(wanted)}: {kernels.tree.shown(file)}"):
@@ -175,8 +176,9 @@ def make(
             made.append(each)
             text = patch_text(each, author, mail_date()) if each.patch else ""
             if text and out:
-                write_atomic(out / report.patch_name(each), text.encode())
-                click.echo(report.made_line(each, str(out / report.patch_name(each))), err=as_json)
+                written.append(report.patch_name(each, written))
+                write_atomic(out / written[-1], text.encode())
+                click.echo(report.made_line(each, str(out / written[-1])), err=as_json)
             elif text and not as_json:
                 click.echo(text)
     if as_json:

@@ -33,6 +33,8 @@ _ERROR = re.compile(
     r"(?:(?:clang|\S*lld)\S*: )?(?:fatal )?error: (?P<text>.*)$",
     re.MULTILINE,
 )
+_MOST_NEAR = 5
+"""Files that are named to somebody who spelled none of the tree's."""
 MISSING = re.compile(r"'([^']+)' file not found")
 
 
@@ -135,12 +137,10 @@ class Kernels:
             path for path in files if f"/{asked}".endswith(f"/{self.tree.shown(path)}")
         )
         if not matches:
-            near = get_close_matches(
-                posixpath.basename(asked), {posixpath.basename(path) for path in files}, cutoff=0.7
-            )
+            near = get_close_matches(_stem(asked), {_stem(path) for path in files})
             raise SourceError(
-                f"{self.tree.source} has no C++ file {name}",
-                details=tuple(f"it has {self.tree.shown(path)}" for path in files if posixpath.basename(path) in near),
+                f"{self.tree.source} has no C++ file {name!r}",
+                details=tuple(f"it has {self.tree.shown(path)}" for path in files if _stem(path) in near)[:_MOST_NEAR],
                 hint="FILE is the end of a path in SOURCE; rocmfix guards scan SOURCE --all shows those with CUDA",
             )
         return matches
@@ -181,6 +181,10 @@ class Kernels:
             return Job(loader, file, arch, unit_of(loader, file, self.sources, self.program, arch))
         except NotReadableError as refusal:
             return Job(loader, file, arch, None, str(refusal))
+
+
+def _stem(path: str) -> str:
+    return posixpath.basename(path).partition(".")[0]
 
 
 def build(

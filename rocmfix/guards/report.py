@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rocmfix.guards.compile import BuildReport, Built, Came
@@ -135,10 +135,11 @@ def made_line(made: Made, where: str) -> str:
     return f"{files}: guarded; {compiled} of {len(made.built)} units compile for {archs}, CUDA text the same: {where}"
 
 
-def patch_name(made: Made) -> str:
-    """A file name for the patch, without a number: order is the catalogue's business. Two files may share a name."""
+def patch_name(made: Made, taken: Collection[str] = ()) -> str:
+    """A file name for the patch, without a number: order is the catalogue's business. Long where it is `taken`."""
     folder, _, name = made.file.rpartition("/")
-    return f"guard_{folder.rpartition('/')[2]}_{name.partition('.')[0]}.patch"
+    short = f"guard_{folder.rpartition('/')[2]}_{name.partition('.')[0]}.patch"
+    return f"guard_{made.file.replace('/', '_')}.patch" if short in taken else short
 
 
 def _cut(text: str, width: int = _WIDE) -> str:

@@ -276,8 +276,8 @@ def test_a_header_means_the_files_that_include_it() -> None:
 
 def test_a_file_that_is_not_there_is_a_wrong_argument_and_the_nearest_are_named() -> None:
     """It ended as 15, a guard that was refused."""
-    with pytest.raises(SourceError, match="file csrc/utls") as caught:
-        Kernels(tree("")).named(["csrc/utls.cuh"])
+    with pytest.raises(SourceError, match="file 'csrc/utls") as caught:
+        Kernels(tree("")).named(["csrc/utls.cu"])
     assert caught.value.exit_code == 3
     assert caught.value.details == (f"it has {ROOT}/include/sgl_kernel/utils.cuh",)
     assert caught.value.hint
