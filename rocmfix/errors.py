@@ -30,7 +30,7 @@ class RocmfixError(click.ClickException):
 
 
 class SourceError(RocmfixError):
-    """The tree, release, ref or image to read cannot be had, or holds no sglang."""
+    """The tree, release, ref or image to read cannot be had, holds no sglang, or lacks the file that was named."""
 
     exit_code = 3
 

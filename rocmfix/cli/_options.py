@@ -98,10 +98,10 @@ def print_json(record: Record) -> None:
     click.echo(record.model_dump_json(indent=2))
 
 
-def print_lines(lines: Any) -> None:
-    """Lines on stdout."""
+def print_lines(lines: Any, *, err: bool = False) -> None:
+    """Lines on stdout, or on stderr with `err`."""
     for line in lines:
-        click.echo(line)
+        click.echo(line, err=err)
 
 
 def print_rows(rows: Sequence[tuple[str, ...]]) -> None:

@@ -36,7 +36,7 @@ def command() -> None:
     """Find sources that hipcc cannot build, guard them, and prove that they compile."""
 
 
-@command.command(epilog="Exit codes: 0 scanned, 1 --against found something that became dangerous.")
+@command.command(epilog="Exit codes: 0 scanned, 1 --against found something that became dangerous, 3 no such SOURCE.")
 @click.argument("source")
 @click.option("--against", metavar="SOURCE", help="A newer tree: show what became dangerous in it.")
 @click.option("--all", "everything", is_flag=True, help="Guarded and unreachable lines too.")
@@ -68,7 +68,7 @@ def scan(
 scan.help = f"{scan.help}\n\n{SOURCE_HELP}"
 
 
-@command.command(epilog="Exit codes: 0 every file compiles, 1 one does not, 6 no compiler: nothing was compiled.")
+@command.command(epilog="Exit codes: 0 every file compiles, 1 one does not, 3 no such SOURCE or FILE, 6 no compiler.")
 @click.argument("source")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--patched", is_flag=True, help="Compile before and after the fixes SOURCE needs, and compare for CUDA.")
@@ -99,19 +99,22 @@ def compile(  # noqa: A001 - the verb
     from rocmfix.guards.prove import prove
     from rocmfix.guards.toolchain import toolchain_for
 
+    kernels = Kernels(open_source(source, offline=offline))
+    wanted = kernels.named(files)  # a slip in what was typed is said also where there is no compiler
     found = toolchain_for(source, toolchain, compiler)
-    tree = open_source(source, offline=offline)
     if patched:
-        proof = prove(catalogue(None), tree, files, archs or _ARCHS, found)
+        proof = prove(catalogue(None), kernels, files, archs or _ARCHS, found)
         if proof is None:
-            raise GuardError(f"no fix that {source} needs changes a kernel", hint=f"rocmfix check {source}")
+            changed = " or ".join(files) or "a kernel"
+            raise GuardError(f"no fix that {source} needs changes {changed}", hint=f"rocmfix check {source}")
         if as_json:
             print_json(proof)
         else:
             print_lines(report.proof_lines(proof))
         ctx.exit(0 if proof.holds else 1)
-    kernels = Kernels(tree)
-    built = build(kernels, kernels.named(files) if files else kernels.reachable, archs or _ARCHS, found)
+    built = build(kernels, wanted or kernels.reachable, archs or _ARCHS, found)
+    if not files:
+        built = built.leaving(kernels)
     if as_json:
         print_json(built)
     else:
@@ -119,7 +122,7 @@ def compile(  # noqa: A001 - the verb
     ctx.exit(0 if built.is_clean else 1)
 
 
-@command.command(epilog="Exit codes: 0 every file has its guard, 15 a guard was refused.")
+@command.command(epilog="Exit codes: 0 every file has its guard, 3 no such SOURCE or FILE, 15 a guard was refused.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--in", "source", required=True, metavar="SOURCE", help="The tree the files are in.")
 @click.option("--author", required=True, callback=_author, help="Who signs the patch: 'Name <address>'.")
@@ -155,12 +158,17 @@ def make(
     from rocmfix.system.clock import mail_date
     from rocmfix.system.files import make_folder, write_atomic
 
-    found = toolchain_for(source, toolchain, compiler)
     kernels = Kernels(open_source(source, offline=offline))
+    wanted = [path for name in files for path in kernels.spelled(name)] if files else kernels.guardable()
     if out:
         make_folder(out)
-    wanted = [path for name in files for path in kernels.spelled(name)] if files else kernels.guardable()
+    print_lines(report.unread_lines(kernels.program.unread), err=True)
+    if not wanted:
+        click.echo(f"nothing to guard: no file of {source} has a CUDA-only include that ROCm comes to", err=True)
+        return
+    found = toolchain_for(source, toolchain, compiler)
     made: list[Made] = []
+    written: list[str] = []
     with progress() as reporting:
         for number, file in enumerate(dict.fromkeys(wanted), 1):
             with reporting.step(f"{number} of {len(wanted)}: {kernels.tree.shown(file)}"):
@@ -168,8 +176,9 @@ def make(
             made.append(each)
             text = patch_text(each, author, mail_date()) if each.patch else ""
             if text and out:
-                write_atomic(out / report.patch_name(each), text.encode())
-                click.echo(report.made_line(each, str(out / report.patch_name(each))), err=as_json)
+                written.append(report.patch_name(each, written))
+                write_atomic(out / written[-1], text.encode())
+                click.echo(report.made_line(each, str(out / written[-1])), err=as_json)
             elif text and not as_json:
                 click.echo(text)
     if as_json:

@@ -108,6 +108,8 @@ class Callers:
             yield from self._member(source, unit)
         else:
             yield from self._named(source, unit)
+        names = dict.fromkeys((unit[0], unit[-1])) if unit else (source.dotted.rpartition(".")[2],)
+        yield from map(Untold, self._program.untold(*names))
 
     def _named(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
         """A function or class of the module, or a method by its class: whoever uses the name, here or elsewhere."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 from rocmfix.guards.conditionals import Conditionals, Macros, Maybe, Step
 from rocmfix.guards.directives import Directive, directives
 from rocmfix.tree import PACKAGE, Tree
 
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".hip", ".cpp", ".cc", ".inl")
-_DEEPEST = 60
-"""Deeper include chains are a cycle without a guard."""
+_MOST_WITHIN_ITSELF = 200
+"""A compiler's own limit for includes within includes: a file that is read inside itself that often never ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def _top(folder: str) -> str:
 
 def inclusions(sources: Sources, root: str, macros: Macros) -> Iterator[Inclusion]:
     """Every `#include` line met when `root` is compiled where `macros` hold, inactive ones too."""
-    yield from _Walk(sources, macros).file(root, ())
+    return _Walk(sources, root, macros).inclusions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,61 +130,68 @@ class Seen:
 
     macros: dict[str, str | None]
     """The macros defined when it has been read."""
-    skipped: tuple[tuple[int, int], ...]
-    """Its own lines that conditionals take out, first and last."""
+    gaps: dict[str, list[tuple[int, int]]]
+    """By file that is read, itself and its headers: the lines that conditionals take out, first and last."""
 
 
 def walk(sources: Sources, root: str, macros: Macros) -> Seen:
     """Read `root` and its headers where `macros` hold."""
-    reading = _Walk(sources, macros)
-    for _ in reading.file(root, ()):
+    reading = _Walk(sources, root, macros)
+    for _ in reading.inclusions():
         pass
-    return Seen(reading.state.macros, skipped(sources, root, reading.state.macros))
+    return Seen(reading.state.macros, reading.gaps)
 
 
-def skipped(sources: Sources, path: str, macros: Macros) -> tuple[tuple[int, int], ...]:
-    """The lines of `path` that conditionals take out, given what its headers have defined."""
-    guard = _own_guard(sources.directives(path))
-    reading = Conditionals({name: body for name, body in macros.items() if name != guard})
-    return tuple(reading.gaps(sources.directives(path)))
+@dataclass(slots=True)
+class _Reading:
+    """A file that has been begun, from its first line to its last."""
 
-
-def _own_guard(lines: tuple[Directive, ...]) -> str | None:
-    """The macro that keeps the file from being read twice: asked for in the first line, defined in the second."""
-    if len(lines) < 2 or lines[1].name != "define":
-        return None
-    asked = _NOT_DEFINED.fullmatch(f"{lines[0].name} {lines[0].rest}")
-    defined = lines[1].rest.split(None, 1)[:1]
-    return asked[1] if asked and [asked[1]] == defined else None
-
-
-_NOT_DEFINED: Final = re.compile(r"(?:ifndef|if\s*!\s*defined\s*\(?)\s*(\w+)\s*\)?")
+    path: str
+    via: tuple[Hop, ...]
+    steps: Iterator[Step]
+    changes: int
+    """How often macros had changed when it was begun."""
 
 
 class _Walk:
-    def __init__(self, sources: Sources, macros: Macros) -> None:
+    def __init__(self, sources: Sources, root: str, macros: Macros) -> None:
         self.state = Conditionals(macros)
+        self.gaps: dict[str, list[tuple[int, int]]] = {}
         self._sources = sources
         self._once: set[str] = set()
+        self._open: list[_Reading] = []
+        self._begin(root, ())
 
-    def file(self, path: str, via: tuple[Hop, ...]) -> Iterator[Inclusion]:
-        if path in self._once or len(via) > _DEEPEST:
-            return
-        for step in self.state.steps(self._sources.directives(path)):
-            if step.directive.name == "pragma" and step.directive.rest.startswith("once") and step.active:
-                self._once.add(path)
-            elif step.directive.name in {"include", "include_next", "import"}:
-                yield from self._include(step, path, via)
+    def inclusions(self) -> Iterator[Inclusion]:
+        """Headers within headers are kept on a list: a chain may be longer than calls can be nested."""
+        while self._open:
+            reading = self._open[-1]
+            step = next(reading.steps, None)
+            if step is None:
+                self._open.pop()
+            elif step.directive.name == "pragma" and step.directive.rest.startswith("once") and step.active:
+                self._once.add(reading.path)
+            elif step.directive.name in {"include", "include_next", "import"} and (met := self._met(step, reading)):
+                yield met
+                if met.found is not None and met.active is not False:
+                    self._begin(met.found, (*met.via, met.hop))
 
-    def _include(self, step: Step, path: str, via: tuple[Hop, ...]) -> Iterator[Inclusion]:
+    def _begin(self, path: str, via: tuple[Hop, ...]) -> None:
+        within = [each for each in self._open if each.path == path]
+        if len(within) > _MOST_WITHIN_ITSELF:
+            self._open.clear()
+        elif path not in self._once and not (within and within[-1].changes == self.state.changes):
+            again = path in self.gaps  # what a first reading takes out is what a guard against a second one leaves
+            steps = self.state.steps(self._sources.directives(path), None if again else self.gaps.setdefault(path, []))
+            self._open.append(_Reading(path, via, steps, self.state.changes))
+
+    def _met(self, step: Step, reading: _Reading) -> Inclusion | None:
         name = step.directive.included or self._computed(step.directive.rest)
         if name is None:
-            return
-        hop = Hop(path, step.directive.line)
-        found = self._sources.resolve(name, path, quoted=step.directive.quoted)
-        yield Inclusion(hop, name, found, step.active, step.condition, via)
-        if found is not None and step.active is not False:
-            yield from self.file(found, (*via, hop))
+            return None
+        hop = Hop(reading.path, step.directive.line)
+        found = self._sources.resolve(name, reading.path, quoted=step.directive.quoted)
+        return Inclusion(hop, name, found, step.active, step.condition, reading.via)
 
     def _computed(self, rest: str) -> str | None:
         """The name in `#include MACRO`, when the macro is a plain header name."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from threading import Event
 
-from rocmfix.errors import GuardError
+from rocmfix.errors import SourceError
 from rocmfix.guards.chain import Inclusion, Sources, inclusions
 from rocmfix.guards.conditionals import HIP
 from rocmfix.guards.headers import cuda_only
@@ -23,11 +25,16 @@ from rocmfix.guards.units import NotReadableError, Unit, unit_of
 from rocmfix.model import Record
 from rocmfix.system.compiler import processors, workspace
 from rocmfix.system.files import Copied, write_out
+from rocmfix.system.process import Ran
 from rocmfix.tree import Tree
 
 _ERROR = re.compile(
-    r"^(?:(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? )?(?:clang\S*: )?(?:fatal )?error: (?P<text>.*)$", re.MULTILINE
+    r"^(?:(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? )?"
+    r"(?:(?:clang|\S*lld)\S*: )?(?:fatal )?error: (?P<text>.*)$",
+    re.MULTILINE,
 )
+_MOST_NEAR = 5
+"""Files that are named to somebody who spelled none of the tree's."""
 MISSING = re.compile(r"'([^']+)' file not found")
 
 
@@ -62,12 +69,21 @@ class BuildReport(Record):
     source: str
     toolchain: str
     built: tuple[Built, ...]
+    left_out: tuple[str, ...] = ()
+    """Files that a loader names and ROCm does not come to, where none was asked for by name."""
+    unread: tuple[str, ...] = ()
+    """Python files that are none, `file:line: why`: what they load is not known."""
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing failed, and something was compiled."""
         came = {each.came for each in self.built}
         return Came.COMPILED in came and Came.FAILED not in came
+
+    def leaving(self, kernels: Kernels) -> BuildReport:
+        """The same, saying which files were not meant to be compiled: ROCm does not come to them."""
+        left = sorted(kernels.roots.difference(kernels.reachable))
+        return self.model_copy(update={"left_out": tuple(map(kernels.tree.shown, left))})
 
 
 def is_open(met: Inclusion) -> bool:
@@ -79,7 +95,7 @@ def is_open(met: Inclusion) -> bool:
 class Job:
     """One unit to compile, or the reason why there is none."""
 
-    loader: Loader
+    loader: Loader | None
     file: str
     arch: str
     unit: Unit | None
@@ -114,16 +130,28 @@ class Kernels:
         return tuple(sorted({each.hop.file for each in met if is_open(each)}))
 
     def spelled(self, name: str) -> tuple[str, ...]:
-        """The files that `name`, a path or the end of one, can mean. Raises GuardError when there is none."""
-        matches = tuple(path for path in self.sources.files if f"/{path}".endswith("/" + name.lstrip("/")))
+        """The files that `name`, a path or the end of one, can mean. Raises SourceError when there is none."""
+        asked = posixpath.normpath(name).lstrip("/")
+        files = self.sources.files
+        matches = tuple(path for path in files if f"/{path}".endswith(f"/{asked}")) or tuple(
+            path for path in files if f"/{asked}".endswith(f"/{self.tree.shown(path)}")
+        )
         if not matches:
-            raise GuardError(f"{self.tree.source} has no C++ file {name}", hint="rocmfix guards scan lists them")
+            near = get_close_matches(_stem(asked), {_stem(path) for path in files})
+            raise SourceError(
+                f"{self.tree.source} has no C++ file {name!r}",
+                details=tuple(f"it has {self.tree.shown(path)}" for path in files if _stem(path) in near)[:_MOST_NEAR],
+                hint="FILE is the end of a path in SOURCE; rocmfix guards scan SOURCE --all shows those with CUDA",
+            )
         return matches
 
     def named(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        """The files that are compiled for what `wanted` spells: themselves, or those that include a header."""
+        """The files that are compiled for what `wanted` spells: themselves, or those that include a header.
+
+        A header that none of them reads stands for itself: of it, too, must be said what came.
+        """
         paths = (path for name in wanted for path in self.spelled(name))
-        return tuple(dict.fromkeys(root for path in paths for root in self.compiled_for(path)))
+        return tuple(dict.fromkeys(root for path in paths for root in self.compiled_for(path) or (path,)))
 
     def compiled_for(self, path: str) -> tuple[str, ...]:
         """`path` itself when a loader names it, else the files whose compilation for ROCm reads it."""
@@ -136,22 +164,27 @@ class Kernels:
         return any(met.found == header and met.active is not False for met in inclusions(self.sources, root, HIP))
 
     def jobs(self, files: Sequence[str], archs: Sequence[str]) -> tuple[Job, ...]:
-        """One job for each loader call of each file and each architecture."""
+        """One job for each loader call of each file and each architecture; one that says so where there is no call."""
         return tuple(
             self._job(loader, file, arch)
             for file in files
-            for loader in self.loaders
-            if file in loader.files
+            for loader in tuple(each for each in self.loaders if file in each.files) or (None,)
             for arch in archs
         )
 
-    def _job(self, loader: Loader, file: str, arch: str) -> Job:
+    def _job(self, loader: Loader | None, file: str, arch: str) -> Job:
+        if loader is None:
+            return Job(None, file, arch, None, "no loader call names it, nor a file that reads it on ROCm")
         if "gfx950" in file and arch != "gfx950":
             return Job(loader, file, arch, None, "its own name says gfx950 only")
         try:
             return Job(loader, file, arch, unit_of(loader, file, self.sources, self.program, arch))
         except NotReadableError as refusal:
             return Job(loader, file, arch, None, str(refusal))
+
+
+def _stem(path: str) -> str:
+    return posixpath.basename(path).partition(".")[0]
 
 
 def build(
@@ -173,7 +206,7 @@ def build(
         write_out(folder, _copies(kernels, files))
         with ThreadPoolExecutor(processors()) as pool:
             built = tuple(each for each in pool.map(one, range(len(jobs)), jobs) if each)
-    return BuildReport(source=kernels.tree.source, toolchain=toolchain.name, built=built)
+    return BuildReport(source=kernels.tree.source, toolchain=toolchain.name, built=built, unread=kernels.program.unread)
 
 
 def _copies(kernels: Kernels, files: Sequence[str]) -> Iterator[Copied]:
@@ -187,7 +220,7 @@ def _copies(kernels: Kernels, files: Sequence[str]) -> Iterator[Copied]:
 
 
 def _compile(kernels: Kernels, number: int, job: Job, folder: Path, toolchain: Toolchain) -> Built:
-    where = f"{kernels.tree.shown(job.loader.source.path)}:{job.loader.use.line}"
+    where = f"{kernels.tree.shown(job.loader.source.path)}:{job.loader.use.line}" if job.loader else ""
     shown = kernels.tree.shown(job.file)
     if job.unit is None:
         return Built(file=shown, arch=job.arch, loader=where, came=Came.NOT_COMPILABLE, error=job.refusal)
@@ -199,7 +232,7 @@ def _compile(kernels: Kernels, number: int, job: Job, folder: Path, toolchain: T
             toolchain.argv(source, job.arch, job.unit.flags, (*job.unit.includes, str(headers))), folder
         )
         seconds += done.seconds
-        came, text, at = _judged(done.ran.err, job, ok=done.ok)
+        came, text, at = _judged(done.ran, job)
         if done.ok or "tvm" not in f"{text}{at}":  # written against another tvm-ffi: try the next older one
             break
     return Built(
@@ -215,20 +248,27 @@ def _compile(kernels: Kernels, number: int, job: Job, folder: Path, toolchain: T
     )
 
 
-def _judged(said: str, job: Job, *, ok: bool) -> tuple[Came, str, str]:
-    if ok:
+def _judged(ran: Ran, job: Job) -> tuple[Came, str, str]:
+    if ran.code == 0:
         return Came.COMPILED, "", ""
-    found = _ERROR.search(said)
+    found = _ERROR.search(ran.err)
     if found is None:
-        return Came.FAILED, (said.strip().splitlines() or ["the compiler failed without a word"])[-1], ""
+        last = (ran.err.strip().splitlines() or [f"the compiler ended with {ran.code}, without a word"])[-1]
+        return (Came.NOT_COMPILABLE if _was_killed(ran) else Came.FAILED), last, ""
     at = f"{found['file']}:{found['line']}" if found["file"] else ""
-    missing = MISSING.search(found["text"])
+    text = found["text"].strip() or "an #error without a word"
+    missing = MISSING.search(text)
     if missing and cuda_only(missing[1]) is None:
         return Came.NOT_COMPILABLE, f"{missing[1]} is not in this tree nor in the toolchain", at
-    unit = job.unit if "mask must be a 64-bit" not in found["text"] else None  # AMD's header, whatever was guessed
-    if unit and unit.guessed and ("static assertion" in found["text"] or (found["file"] or "").startswith("unit_")):
-        return Came.NOT_COMPILABLE, f"{found['text']} (with our guess: {', '.join(unit.guessed)})", at
-    return Came.FAILED, found["text"], at
+    unit = job.unit if "mask must be a 64-bit" not in text else None  # AMD's header, whatever was guessed
+    if unit and unit.guessed and ("static assertion" in text or (found["file"] or "").startswith("unit_")):
+        return Came.NOT_COMPILABLE, f"{text} (with our guess: {', '.join(unit.guessed)})", at
+    return Came.FAILED, text, at
+
+
+def _was_killed(ran: Ran) -> bool:
+    """By a signal, such as where memory ran out: negative for a program, above 128 for one in a container."""
+    return ran.code < 0 or ran.code > 128
 
 
 def _shown(at: str, kernels: Kernels, folder: Path) -> str:

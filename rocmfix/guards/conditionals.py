@@ -133,6 +133,8 @@ class Conditionals:
 
     def __init__(self, macros: Macros) -> None:
         self.macros: dict[str, str | None] = dict(macros)
+        self.changes = 0
+        """How often a macro has become another: as long as none has, a file reads as it did."""
         self._groups: list[_Group] = []
 
     @property
@@ -145,35 +147,29 @@ class Conditionals:
         """The open conditionals as one expression, outermost first."""
         return " && ".join(group.shown for group in self._groups)
 
-    def steps(self, lines: tuple[Directive, ...]) -> Iterator[Step]:
-        """Each directive of one file that is no conditional; `#define` and `#undef` work in passing."""
-        depth = len(self._groups)
-        for line in lines:
-            if line.name in _CONDITIONALS:
-                self._conditional(line, depth)
-                continue
-            active = self.active
-            if line.name in {"define", "undef"}:
-                self._define(line, active)
-            yield Step(line, active, self.condition)
-        del self._groups[depth:]
+    def steps(self, lines: tuple[Directive, ...], gaps: list[tuple[int, int]] | None = None) -> Iterator[Step]:
+        """Each directive of one file that is no conditional; `#define` and `#undef` work in passing.
 
-    def gaps(self, lines: tuple[Directive, ...]) -> Iterator[tuple[int, int]]:
-        """The stretches of lines, first and last, that are not compiled."""
-        depth, start = len(self._groups), None
+        `gaps` is given the stretches of lines, first and last, that are not compiled.
+        """
+        depth, shut = len(self._groups), None
+        gaps = [] if gaps is None else gaps
         for line in lines:
-            before = self.active
-            if line.name in _CONDITIONALS:
-                self._conditional(line, depth)
-            elif line.name in {"define", "undef"}:
-                self._define(line, before)
-            if before is False and self.active is not False and start is not None:
-                yield start, line.line
-                start = None
-            elif before is not False and self.active is False:
-                start = line.line
-        if start is not None:
-            yield start, lines[-1].end
+            if line.name not in _CONDITIONALS:
+                active = self.active
+                if line.name in {"define", "undef"}:
+                    self._define(line, active)
+                yield Step(line, active, self.condition)
+                continue
+            self._conditional(line, depth)
+            if self.active is False:
+                shut = shut or line
+            elif shut:
+                gaps.append((shut.line, line.line))
+                shut = None
+        if shut:
+            gaps.append((shut.line, lines[-1].end))
+        del self._groups[depth:]
 
     def _conditional(self, line: Directive, depth: int) -> None:
         if line.name in _OPENING:
@@ -224,14 +220,17 @@ class Conditionals:
         if active is False:
             return
         name, body = _macro(line.rest)
+        before = self.macros.get(name, _ABSENT)
         if active is None:
             self.macros[name] = None
         elif line.name == "undef":
             self.macros.pop(name, None)
         else:
             self.macros[name] = body
+        self.changes += self.macros.get(name, _ABSENT) != before
 
 
+_ABSENT: Final = object()
 _OPENING: Final = frozenset({"if", "ifdef", "ifndef"})
 _CONDITIONALS: Final = _OPENING | {"elif", "elifdef", "elifndef", "else", "endif"}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias
 
-from rocmfix.guards.chain import Sources, walk
-from rocmfix.guards.conditionals import HIP
+from rocmfix.guards.chain import Seen, Sources, walk
+from rocmfix.guards.conditionals import CUDA, HIP
 from rocmfix.guards.directives import plain
 
 _PTX = (
@@ -59,26 +61,53 @@ class Met:
 
 
 def constructs(sources: Sources, path: str) -> Iterator[Met]:
-    """The first use of each CUDA-only construct that HIP would compile in `path`."""
-    seen = walk(sources, path, HIP)
-    text = _compiled(plain(sources.text(path)), seen.skipped)
+    """The first use of each CUDA-only construct that HIP would compile in `path`, and that is not written for HIP."""
+    hip, cuda = walk(sources, path, HIP), walk(sources, path, CUDA)
+    out = (*hip.gaps[path], *cuda.gaps[path])
+    text = _lines(sources.text(path), lambda number: not _in(number, out))
+    given = hip.macros.keys() | _given_by(sources, hip, cuda)
     for construct in CONSTRUCTS:
         for found in construct.pattern.finditer(text):
             word = " ".join(found[0].split())
-            if word not in seen.macros:
+            if word.partition("::")[0] not in given:
                 yield Met(construct, word, _line(text, found.start()))
                 break
 
 
+_Stretches: TypeAlias = "tuple[tuple[int, int], ...]"
+
+
+def _given_by(sources: Sources, hip: Seen, cuda: Seen) -> set[str]:
+    """Every name in lines that ROCm reads and CUDA does not: there it is that CUDA's names get a meaning."""
+    without = {file: tuple(cuda.gaps.get(file, [_EVERY_LINE])) for file in hip.gaps}
+    return {
+        name
+        for file, gaps in without.items()
+        if gaps
+        for name in _names(sources.text(file), gaps, tuple(hip.gaps[file]))
+    }
+
+
+@lru_cache(maxsize=256)  # the headers of one kernel are most often those of the next, and read the same
+def _names(text: str, among: _Stretches, out: _Stretches) -> frozenset[str]:
+    return frozenset(_WORD.findall(_lines(text, lambda number: _in(number, among) and not _in(number, out))))
+
+
+def _in(number: int, stretches: _Stretches) -> bool:
+    return any(start <= number <= end for start, end in stretches)
+
+
+_EVERY_LINE: Final = (1, sys.maxsize)
+_WORD: Final = re.compile(r"\w+")
 _NEWLINES: Final = re.compile("[\n\x0b\x1c]")
 
 
-def _compiled(text: str, skipped: tuple[tuple[int, int], ...]) -> str:
-    """`text` with the lines that conditionals take out, and all directives, made empty."""
-    lines, number = text.split("\n"), 1
+def _lines(text: str, wanted: Callable[[int], bool]) -> str:
+    """`text` with all lines but those `wanted`, and all directives, made empty."""
+    lines, number = plain(text).split("\n"), 1
     for index, line in enumerate(lines):
         height = 1 + len(_NEWLINES.findall(line))
-        if any(start <= number <= end for start, end in skipped) or line.lstrip().startswith("#"):
+        if not wanted(number) or line.lstrip().startswith("#"):
             lines[index] = "\x0b" * (height - 1)
         number += height
     return "\n".join(lines)

@@ -39,6 +39,8 @@ class Scan(Record):
 
     source: str
     findings: tuple[Finding, ...]
+    unread: tuple[str, ...] = ()
+    """Python files that are none, `file:line: why`: what ROCm comes to through them cannot be told."""
 
 
 class Drift(Record):
@@ -50,6 +52,8 @@ class Drift(Record):
     """Unguarded lines that were not there, or were guarded or out of reach."""
     gone: tuple[Finding, ...]
     """Dangerous lines of the older tree that are gone, guarded or out of reach."""
+    unread: tuple[str, ...] = ()
+    """Python files of either tree that are none."""
 
 
 def unmoved(path: str) -> str:
@@ -69,4 +73,5 @@ def drift(before: Scan, after: Scan) -> Drift:
         after=after.source,
         added=tuple(each for each in after.findings if each.is_dangerous and each.key not in old),
         gone=tuple(each for each in before.findings if each.is_dangerous and each.key not in new),
+        unread=tuple(f"{scan.source}: {each}" for scan in (before, after) for each in scan.unread),
     )

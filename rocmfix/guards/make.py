@@ -66,6 +66,10 @@ def make(kernels: Kernels, file: str, archs: Sequence[str], toolchain: Toolchain
         f"{met.line}: {met.construct.name} ({met.text}): {met.construct.why}"
         for met in constructs(kernels.sources, file)
     )
+    if not _is_text(kernels, file):
+        return Made(
+            file=shown, refusal="it is not UTF-8, and a patch of it would not be what it is", obstacles=obstacles
+        )
     if not spans_of(kernels.sources, file):
         return Made(file=shown, refusal="it has no CUDA-only include that ROCm compiles", obstacles=obstacles)
     reading = kernels.compiled_for(file)
@@ -93,7 +97,12 @@ def _stopped_in(kernels: Kernels, built: tuple[Built, ...]) -> str | None:
         return None
     named = {kernels.tree.shown(path): path for path in kernels.sources.files}
     file = named.get((left.at or "").rpartition(":")[0])
-    return file if file and spans_of(kernels.sources, file) else None
+    return file if file and spans_of(kernels.sources, file) and _is_text(kernels, file) else None
+
+
+def _is_text(kernels: Kernels, file: str) -> bool:
+    """Whether the text of `file` is its bytes: a patch is made of text."""
+    return kernels.sources.text(file).encode() == kernels.tree.read(file)
 
 
 def spans_of(sources: Sources, file: str) -> tuple[Span, ...]:

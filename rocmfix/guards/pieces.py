@@ -76,7 +76,7 @@ def _is_part(character: AnyStr) -> bool:
 
 
 def pieces(text: str) -> list[Piece]:
-    """The statements of a file."""
+    """The statements of a file. Raises SyntaxError when it does not begin with one."""
     return _cut(text, 1, 0)
 
 
@@ -95,6 +95,8 @@ def members(piece: Piece) -> list[Piece]:
 def _cut(text: str, line: int, indent: int) -> list[Piece]:
     masked = _hidden(_hidden(text, '"' * 3), "'" * 3)
     starts = [found.start() for found in _start(indent).finditer(masked)]
+    if _FIRST.search(masked, 0, starts[0] if starts else len(masked)):
+        raise SyntaxError("unexpected indent", ("", line, None, None))
     # a decorator begins the statement that the next start goes on with
     firsts = [at for index, at in enumerate(starts) if not index or text[starts[index - 1] + indent] != "@"]
     cut: list[Piece] = []

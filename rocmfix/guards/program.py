@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 
 from rocmfix.guards.families import Families
@@ -49,14 +49,35 @@ class Program:
         }
         self._parsed: dict[str, PySource] = {}
         self._near: dict[str, tuple[str, ...]] = {}
+        self._broken: dict[str, str] = {}
         self.shown = tree.shown
 
     def source(self, path: str) -> PySource:
         """The file at `path`, parsed."""
         if path not in self._parsed:
             with uncollected():
-                self._parsed[path] = PySource(path, self._texts[path].decode("utf-8", "replace"))
+                self._parsed[path] = PySource(path, self._texts[path].decode("utf-8-sig", "replace"))
         return self._parsed[path]
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Files that some question had to read and that are no valid Python, with the line and what is wrong there."""
+        return self._broken | {path: source.broken for path, source in self._parsed.items() if source.broken}
+
+    def note_broken(self, found: Mapping[str, str]) -> None:
+        """Add what a fork of this process could not read."""
+        self._broken.update(found)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The same for people, `file:line: why`."""
+        return tuple(f"{self.shown(path)}:{why}" for path, why in sorted(self.broken.items()))
+
+    def untold(self, *words: str) -> Iterator[str]:
+        """Why it cannot be told who uses what `words` name: a broken file spells one of them."""
+        for path, why in self.broken.items():
+            if any(holds(self._texts[path], word.encode()) for word in words):
+                yield f"{self.shown(path)}:{why}: no valid Python, and it names {' or '.join(words)}"
 
     def below(self, folder: str) -> tuple[str, ...]:
         """The files in `folder`."""

@@ -11,7 +11,7 @@ from rocmfix.guards.compile import Built, Came, Kernels, build
 from rocmfix.guards.same import same_for_cuda
 from rocmfix.guards.toolchain import Toolchain
 from rocmfix.model import Record
-from rocmfix.tree import Overlay, Tree
+from rocmfix.tree import Overlay
 
 
 class Proof(Record):
@@ -39,18 +39,19 @@ class Proof(Record):
 
 
 def prove(
-    catalog: Catalog, tree: Tree, files: Sequence[str], archs: Sequence[str], toolchain: Toolchain
+    catalog: Catalog, before: Kernels, files: Sequence[str], archs: Sequence[str], toolchain: Toolchain
 ) -> Proof | None:
-    """Apply the fixes that `tree` needs, in memory, and compile what they change before and after.
+    """Apply the fixes that the tree `before` needs, in memory, and compile what they change before and after.
 
-    None when no such fix changes a C++ file, or none of `files`.
+    None when no such fix changes a C++ file, or none of those that `files` spells.
     """
+    tree = before.tree
+    asked = {path for name in files for path in before.spelled(name)}
     patched = patch_tree(catalog, tree)
     changes = {path: data for path, data in patched.after.items() if path.endswith(SUFFIXES)}
-    wanted = [path for path in changes if not files or any(f"/{path}".endswith("/" + file) for file in files)]
+    wanted = [path for path in changes if not files or path in asked]
     if not wanted:
         return None
-    before = Kernels(tree)
     after = Kernels(Overlay(tree, patched.after), like=before)
     compiled = before.named(wanted)
     texts = {path: (_text(tree.read(path)), _text(changes[path])) for path in wanted}

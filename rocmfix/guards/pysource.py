@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -34,11 +33,13 @@ class _Unread:
 
 
 class PySource:
-    """A Python file. One that is no valid Python has nothing in it."""
+    """A Python file. One that is no valid Python has nothing in it, and `broken` says why once it was read."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.dotted = dotted(path)
+        self.broken = ""
+        """The line and what is wrong there."""
         self._text = text
         self._facts = Facts()
         self._kept: list[Facts] = []
@@ -48,6 +49,13 @@ class PySource:
         self._unread: list[_Unread] = []
         try:
             self._unread = self._in_turn(pieces(text), (), ())
+        except _NOT_PYTHON:
+            self._read_whole()
+
+    def check(self) -> None:
+        """Take the whole file for broken where any line of it is, also one that nobody would ask for."""
+        try:
+            ast.parse(self._text)
         except _NOT_PYTHON:
             self._read_whole()
 
@@ -157,8 +165,11 @@ class PySource:
         self._kept.append(self._facts)
         self._facts, self._unread = Facts(), []
         self._reader = Reader(self._facts, self.path, self.dotted)
-        with contextlib.suppress(*_NOT_PYTHON):
+        try:
             self._reader.block(ast.parse(self._text).body, (), ())
+        except _NOT_PYTHON as error:
+            line, why = (error.lineno, error.msg) if isinstance(error, SyntaxError) else (None, str(error))
+            self.broken = f"{line or 1}: {why or 'too much for the parser'}"
 
 
 _NOT_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError)

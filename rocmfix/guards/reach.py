@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
-from itertools import chain, count
+from itertools import count
 from typing import TypeAlias
 
 from rocmfix.guards.callers import Caller, Callers, Closed, Found, Later, Root, Untold
@@ -137,9 +137,7 @@ class Reachability:
         """The answer for a step that ROCm was found to come to before."""
         return self._reached(step) if step.unit in self._reaches else step
 
-    def _climbed(
-        self, first: Iterable[Found | Later], order: _Order, ended: Callable[[_Step], Reach | _Step]
-    ) -> Reach:
+    def _climbed(self, first: Iterable[Found | Later], order: _Order, ended: Callable[[_Step], Reach | _Step]) -> Reach:
         """The answer for what `first` call, one step up after the other until `ended` has an answer for a step."""
         seen: set[tuple[PySource, Scope]] = set()
         stopped: dict[Reachable, Reach] = {}
@@ -189,10 +187,10 @@ class Reachability:
     def _reached(self, step: _Step | None, *conditions: str) -> Reach:
         tests = (test for each in _from_loader(step) for test in each.tests)
         told = [text for text in map(condition, tests) if _TELLING.search(text) and not text.startswith(RETURNS)]
-        chain = self._chain(step)
+        way = self._chain(step)
         if step and is_entry(step.caller.source.path):
-            chain = (*chain[:-1], f"{chain[-1]} (runs on every platform)")
-        return Reach(Reachable.YES, chain, "", tuple(dict.fromkeys(filter(None, [*told, *conditions]))))
+            way = (*way[:-1], f"{way[-1]} (runs on every platform)")
+        return Reach(Reachable.YES, way, "", tuple(dict.fromkeys(filter(None, [*told, *conditions]))))
 
     def _chain(self, step: _Step | None) -> tuple[str, ...]:
         return tuple(f"{self._at(each.caller)} {each.caller.name}" for each in _from_loader(step))
@@ -208,9 +206,20 @@ def reach(program: Program, loaders: Sequence[Loader]) -> tuple[Reach, ...]:
     for number, loader in enumerate(loaders):
         folders.setdefault(posixpath.dirname(loader.source.path), []).append(number)
     largest_first = sorted(folders.values(), key=len, reverse=True)
-    answers = spread(lambda numbers: [(number, climb.of(loaders[number])) for number in numbers], largest_first)
-    told = dict(chain.from_iterable(answers))
-    return tuple(told[number] for number in range(len(loaders)))
+    told: dict[int, Reach] = {}
+    for answers, broken in spread(
+        lambda numbers: ([(number, climb.of(loaders[number])) for number in numbers], program.broken), largest_first
+    ):
+        told.update(answers)
+        program.note_broken(broken)
+    return tuple(_unless_loaded_unseen(program, loaders[number], told[number]) for number in range(len(loaders)))
+
+
+def _unless_loaded_unseen(program: Program, loader: Loader, answer: Reach) -> Reach:
+    """`no` only where no broken file may load the same."""
+    names = {posixpath.basename(file).partition(".")[0] for file in loader.files}
+    why = next(program.untold(*sorted(names)), None) if answer.reachable is Reachable.NO else None
+    return Reach(Reachable.UNKNOWN, answer.chain, why) if why else answer
 
 
 def _from_loader(step: _Step | None) -> list[_Step]:

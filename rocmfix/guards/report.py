@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rocmfix.guards.compile import BuildReport, Built, Came
@@ -15,8 +16,16 @@ _WIDE = 160
 
 
 def findings_json(found: Scan) -> str:
-    """`{"findings": [...]}`."""
-    return found.model_dump_json(indent=2, include={"findings"})
+    """`{"findings": [...], "unread": [...]}`."""
+    return found.model_dump_json(indent=2, include={"findings", "unread"})
+
+
+def unread_lines(unread: Sequence[str]) -> Iterator[str]:
+    """What no parser of this Python takes, and what follows of it."""
+    if unread:
+        yield f"not read, for Python {platform.python_version()} takes them for no Python:"
+        yield from (f"  {each}" for each in unread)
+        yield "what ROCm comes to through them cannot be told"
 
 
 def scan_lines(found: Scan, *, everything: bool) -> Iterator[str]:
@@ -27,6 +36,7 @@ def scan_lines(found: Scan, *, everything: bool) -> Iterator[str]:
     yield f"{len(found.findings)} CUDA-only lines in {found.source}: " + ", ".join(
         f"{count} {name}" for name, count in counts.most_common()
     )
+    yield from unread_lines(found.unread)
     if not everything:
         yield "shown are those that ROCm compiles or may compile; --all shows every one, --json with its whole chain"
 
@@ -40,6 +50,7 @@ def drift_lines(changed: Drift) -> Iterator[str]:
     files = len({each.file for each in changed.added})
     certain = sum(each.reachable.value == "yes" for each in changed.added)
     yield f"{len(changed.added)} new lines in {files} files, {certain} of them surely reached"
+    yield from unread_lines(changed.unread)
     if changed.added:
         yield "yes: ROCm comes to the call that compiles it, if what stands after `when` holds; ?: it cannot be told"
         yield f"rocmfix guards compile {changed.after} FILE tells if hipcc takes it, scan {changed.after} who calls it"
@@ -83,6 +94,10 @@ def build_lines(report: BuildReport) -> Iterator[str]:
     )
     counts = Counter(each.came for each in report.built)
     yield ", ".join(f"{counts[came]} {came.value}" for came in order)
+    yield from unread_lines(report.unread)
+    if report.left_out:
+        yield f"{len(report.left_out)} files left out, for ROCm does not come to them; named as FILE, each is compiled:"
+        yield f"  {', '.join(map(unmoved, report.left_out))}"
     if counts[Came.COMPILED]:
         yield NOT_CORRECT
 
@@ -102,7 +117,8 @@ def proof_lines(proof: Proof) -> Iterator[str]:
 def _built(each: Built) -> str:
     where = f" at {each.at}" if each.at else ""
     said = f": {each.error}{where}" if each.error else f" ({each.kernels} instantiations, {each.seconds:.1f} s)"
-    return f"{each.came.value:18} {each.arch} {unmoved(each.file)} [{each.loader.rpartition('/')[2]}]{said}"
+    loader = f" [{each.loader.rpartition('/')[2]}]" if each.loader else ""
+    return f"{each.came.value:18} {each.arch} {unmoved(each.file)}{loader}{said}"
 
 
 def refusal_lines(made: Made) -> Iterator[str]:
@@ -119,10 +135,11 @@ def made_line(made: Made, where: str) -> str:
     return f"{files}: guarded; {compiled} of {len(made.built)} units compile for {archs}, CUDA text the same: {where}"
 
 
-def patch_name(made: Made) -> str:
-    """A file name for the patch, without a number: order is the catalogue's business. Two files may share a name."""
+def patch_name(made: Made, taken: Collection[str] = ()) -> str:
+    """A file name for the patch, without a number: order is the catalogue's business. Long where it is `taken`."""
     folder, _, name = made.file.rpartition("/")
-    return f"guard_{folder.rpartition('/')[2]}_{name.partition('.')[0]}.patch"
+    short = f"guard_{folder.rpartition('/')[2]}_{name.partition('.')[0]}.patch"
+    return f"guard_{made.file.replace('/', '_')}.patch" if short in taken else short
 
 
 def _cut(text: str, width: int = _WIDE) -> str:

@@ -41,11 +41,14 @@ def scan(tree: Tree) -> Scan:
 
 def _scanned(tree: Tree) -> Scan:
     sources = Sources(tree)
-    reached = reach_of_files(tree, sources)
+    program = Program(tree)
+    reached = reach_of_files(program, sources)
     lines, found = at_once(lambda: cuda_lines(sources), lambda: list(_constructs(sources, reached)))
     found += [_finding(sources, line, reached) for line in lines]
     return Scan(
-        source=tree.source, findings=tuple(sorted(found, key=lambda each: (each.file, each.line, each.include)))
+        source=tree.source,
+        findings=tuple(sorted(found, key=lambda each: (each.file, each.line, each.include))),
+        unread=program.unread,
     )
 
 
@@ -67,9 +70,8 @@ def _note(line: CudaLine, root: str, met: Inclusion) -> None:
     line.active = bool(line.via)
 
 
-def reach_of_files(tree: Tree, sources: Sources) -> dict[str, Reach]:
+def reach_of_files(program: Program, sources: Sources) -> dict[str, Reach]:
     """For each file that a loader names, the best answer among its loaders."""
-    program = Program(tree)
     found = tuple(loaders(program, sources))
     best: dict[str, Reach] = {}
     for loader, answer in zip(found, reach(program, found), strict=True):

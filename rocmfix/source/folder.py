@@ -46,7 +46,9 @@ class DirTree:
         except OSError as error:
             raise SourceError(
                 f"cannot read {self.root / located}: {error.strerror or error}",
-                hint="give the folder where the files really lie" if error.strerror is None else None,
+                hint="give the folder where the files really lie"
+                if error.strerror is None
+                else "make it readable, or give a copy that is",
             ) from error
 
     def paths(self, under: str) -> tuple[str, ...]:

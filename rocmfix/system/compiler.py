@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -51,7 +53,10 @@ def compile_file(
     """
     started = time.monotonic()
     command = _contained(image, argv, cwd, reads) if image else argv
-    ran = run(command, cwd=cwd, env={**os.environ, "LC_ALL": "C", "TMPDIR": str(cwd)}, timeout=timeout)
+    try:
+        ran = run(command, cwd=cwd, env={**os.environ, "LC_ALL": "C", "TMPDIR": str(cwd)}, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        ran = Ran(-signal.SIGKILL, "", f"the compiler was not done after {timeout:.0f} s")
     return Compiled(ran, time.monotonic() - started)
 
 

@@ -95,6 +95,8 @@ def new_folder(path: Path) -> Iterator[Path]:
 def make_folder(path: Path) -> None:
     """The folder `path`, so that what takes long to make is not refused at its end. Raises OSError."""
     path.mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def write_atomic(path: Path, data: bytes) -> None:

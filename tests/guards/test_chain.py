@@ -63,6 +63,33 @@ def test_a_cycle_without_a_guard_ends_too() -> None:
     assert met(sources(csrc__a='#include "a.cuh"\n#include <cuda.h>\n', include__x=""))
 
 
+@pytest.mark.parametrize("long", [61, 199, 400])
+def test_a_chain_may_be_as_long_as_it_likes(long: int) -> None:
+    """Beyond 60 headers nothing was read, and what stood there was told as `no loader call names it`."""
+    files = {f"csrc__h{number}": f'#include "h{number + 1}.cuh"\n' for number in range(1, long)}
+    found = sources(csrc__a='#include "h1.cuh"\n', **files, **{f"csrc__h{long}": "#include <cuda.h>\n"}, include__x="")
+    assert met(found) == [(f"csrc/h{long}.cuh", 1, True)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#include "a.cuh"\n' * 3,
+        '#undef N\n#define N\n#undef N\n#include "a.cuh"\n#include "a.cuh"\n',
+        '#ifndef __CUDA_ARCH_LIST__\n#if __HIP_DEVICE_COMPILE__\n#define X\n#include "a.cuh"\n#include "a.cuh"\n#endif\n#endif\n',
+    ],
+)
+def test_a_file_that_reads_itself_over_and_over_comes_to_an_end(text: str) -> None:
+    """Each `#include` of itself was followed 60 deep: two of them never ended."""
+    assert met(sources(csrc__a=f"#include <cuda.h>\n{text}", include__x=""))[0] == ("csrc/a.cuh", 1, True)
+
+
+def test_a_file_that_reads_itself_for_other_macros_is_read_for_each() -> None:
+    text = "#ifndef A\n#define A\n#elif !defined(B)\n#define B\n#else\n#include <cuda.h>\n#define C\n#endif\n"
+    found = sources(csrc__a=f'{text}#ifndef C\n#include "a.cuh"\n#endif\n', include__x="")
+    assert (("csrc/a.cuh", 6, True)) in met(found)
+
+
 def test_a_quoted_name_is_looked_for_beside_the_includer_first() -> None:
     found = sources(csrc__a='#include "b.cuh"\n', csrc__b="#include <cuda.h>\n", include__b="")
     assert met(found) == [("csrc/b.cuh", 1, True)]
@@ -234,6 +261,45 @@ def test_inline_ptx_is_told_from_amds_own_assembly() -> None:
     assert not list(constructs(found, f"{ROOT}/csrc/b.cuh"))
 
 
+FOR_HIP = """\
+#ifndef USE_ROCM
+#include <cuda_runtime.h>
+#else
+using cudaError_t = hipError_t;
+namespace cub = hipcub;
+inline int cudaOccupancyMaxBlocks(
+    int n) { return n; }
+asm("mov.b32 %0, 1;");
+#endif
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "met"),
+    [
+        ("", []),
+        ("cudaError_t e; cudaOccupancyMaxBlocks(1); cub::BlockScan b;\n", []),
+        ('asm("mov.b32 %0, 1;");\n', [("inline PTX", 10)]),
+        ("cudaMemcpy(a);\n", [("CUDA call", 10)]),
+        ("#ifdef LATER\ncudaMemcpy(a);\n#endif\n#define LATER\n", []),
+    ],
+)
+def test_what_stands_in_a_branch_for_hip_is_no_construct_and_names_given_there_are_none(
+    code: str, met: list[tuple[str, int]]
+) -> None:
+    """`using cudaError_t = hipError_t` was shown as what stands in the way of ROCm."""
+    here = sources(csrc__a=FOR_HIP + code, include__x="")
+    assert [(each.construct.name, each.line) for each in constructs(here, f"{ROOT}/csrc/a.cuh")] == met
+    header = sources(csrc__a='#include "b.cuh"\n' + "\n" * 8 + code, csrc__b=FOR_HIP, include__x="")
+    assert [(each.construct.name, each.line) for each in constructs(header, f"{ROOT}/csrc/a.cuh")] == met
+
+
+def test_a_header_that_only_rocm_reads_is_for_hip_as_a_whole() -> None:
+    text = '#ifdef USE_ROCM\n#include "hip.cuh"\n#endif\ncudaError_t e;\n'
+    found = sources(csrc__a=text, csrc__hip="using cudaError_t = hipError_t;\n", include__x="")
+    assert not list(constructs(found, f"{ROOT}/csrc/a.cuh"))
+
+
 @pytest.mark.parametrize(
     ("text", "skipped"),
     [
@@ -246,8 +312,14 @@ def test_inline_ptx_is_told_from_amds_own_assembly() -> None:
         ("#ifdef A\nint a;\n#endif\n", ((1, 3),)),
         ("#define A\n#ifdef A\nint a;\n#else\nint b;\n#endif\n#undef A\n", ((4, 6),)),
         ("int a;\n#ifndef USE_ROCM\nint b;\n#define B \\\n  1\n", ((2, 5),)),
+        ("#ifdef A\nint a;\n#endif\n#define A\n", ((1, 3),)),
+        ('#ifdef A\nint a;\n#endif\n#ifndef A\n#define A\n#include "a.cuh"\n#endif\n', ((1, 3),)),
     ],
 )
 def test_lines_taken_out_are_told(text: str, skipped: tuple[tuple[int, int], ...]) -> None:
-    """A file that begins with `#ifndef USE_ROCM` was taken for one that keeps itself from being read twice by it."""
-    assert walk(sources(csrc__a=text, include__x=""), f"{ROOT}/csrc/a.cuh", HIP).skipped == skipped
+    """A file that begins with `#ifndef USE_ROCM` was taken for one that keeps itself from being read twice by it.
+
+    What stood before a #define was judged as if that had come first.
+    """
+    path = f"{ROOT}/csrc/a.cuh"
+    assert walk(sources(csrc__a=text, include__x=""), path, HIP).gaps[path] == list(skipped)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rocmfix.errors import GuardError, ToolMissingError
+from rocmfix.errors import SourceError, ToolMissingError
 from rocmfix.guards.compile import BuildReport, Built, Came, Kernels, build
+from rocmfix.guards.report import build_lines
 from rocmfix.guards.toolchain import Toolchain, find_toolchain
 from rocmfix.guards.units import NotReadableError, unit_of
+from rocmfix.system.compiler import compile_file
 from rocmfix.tree import MemoryTree
 from tests.guards.kernels import FILE, LOADER, NAMESPACED, ROOT, UTILS, fake_toolchain, needs_cpp, tree
 
@@ -137,7 +140,7 @@ UNGUESSED = LOADER.replace("has_table, dtype, is_arch_support_pdl()", "has_table
         (UNGUESSED, "k.cuh:3:1: error: static assertion failed", Came.FAILED, "static assertion failed"),
         (LOADER, "clang-22: error: no such flag", Came.FAILED, "no such flag"),
         (LOADER, "a word\nkilled\n", Came.FAILED, "killed"),
-        (LOADER, "", Came.FAILED, "the compiler failed without a word"),
+        (LOADER, "", Came.FAILED, "the compiler ended with 1, without a word"),
         (LOADER, "a.h:1:2: warning: w\nb.h:3:4: fatal error: first\nc.h:5:6: error: second", Came.FAILED, "first"),
     ],
 )
@@ -193,7 +196,7 @@ def test_a_file_for_one_gpu_is_not_compiled_for_another(tmp_path: Path) -> None:
 def test_a_file_is_compiled_for_the_calls_that_name_it() -> None:
     other = LOADER.replace("k.cuh", "other.cuh")
     kernels = Kernels(tree("", **{"other.py": other, "csrc__other.cuh": ""}))
-    assert [job.loader.source.path for job in kernels.jobs([FILE], ["gfx942"])] == [f"{ROOT}/k.py"]
+    assert [job.loader and job.loader.source.path for job in kernels.jobs([FILE], ["gfx942"])] == [f"{ROOT}/k.py"]
 
 
 def test_what_cannot_be_told_counts_as_reachable() -> None:
@@ -218,17 +221,71 @@ def test_a_file_is_spelled_by_the_end_of_its_path() -> None:
     assert kernels.spelled("/csrc/k.cuh") == (FILE,)
 
 
-def test_a_header_that_only_cuda_reads_means_no_file() -> None:
+def test_of_a_header_that_only_cuda_reads_it_is_said_why_it_is_not_compiled(tmp_path: Path) -> None:
+    """It was left out without a word."""
     kernels = Kernels(tree("#ifndef USE_ROCM\n#include <sgl_kernel/utils.cuh>\n#endif\n"))
-    assert kernels.named(["sgl_kernel/utils.cuh"]) == ()
+    named = kernels.named(["sgl_kernel/utils.cuh"])
+    assert named == (f"{ROOT}/include/sgl_kernel/utils.cuh",)
+    (built,) = build(kernels, named, ["gfx942"], fake_toolchain(tmp_path)).built
+    assert (built.came, built.error) == (
+        Came.NOT_COMPILABLE,
+        "no loader call names it, nor a file that reads it on ROCm",
+    )
+    lines = list(build_lines(BuildReport(source="s", toolchain="t", built=(built,))))
+    assert lines[1] == f"not compilable here gfx942 sgl_kernel/utils.cuh: {built.error}"
+
+
+def test_what_rocm_does_not_come_to_is_named_as_left_out() -> None:
+    nobodys = LOADER.replace("k.cuh", "other.cuh").replace("def module", "def other")
+    kernels = Kernels(tree("int a;\n", **{"csrc__other.cuh": "", "other.py": nobodys}))
+    report = BuildReport(source="s", toolchain="t", built=()).leaving(kernels)
+    assert report.left_out == (f"{ROOT}/csrc/other.cuh",)
+    assert "  other.cuh" in build_lines(report)
+
+
+@pytest.mark.parametrize(
+    ("script", "ended"),
+    [
+        ("kill -9 $$", (Came.NOT_COMPILABLE, "the compiler ended with -9, without a word", None)),
+        ("exit 137", (Came.NOT_COMPILABLE, "the compiler ended with 137, without a word", None)),
+        ("exit 1", (Came.FAILED, "the compiler ended with 1, without a word", None)),
+        ("echo 'k.cuh:3:2: error: ' >&2; exit 1", (Came.FAILED, "an #error without a word", "k.cuh:3")),
+        (
+            "printf '%s\\n' 'ld.lld: error: undefined symbol: f' 'clang-22: error: linker command failed' >&2; exit 1",
+            (Came.FAILED, "undefined symbol: f", None),
+        ),
+        ("sleep 60", (Came.NOT_COMPILABLE, "the compiler was not done after 1 s", None)),
+    ],
+)  # fmt: skip
+def test_a_compilation_that_did_not_come_to_an_end_has_a_reason(
+    script: str, ended: tuple[Came, str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An #error without a text was shown as if it had compiled, a compiler that hung as a traceback."""
+    monkeypatch.setattr("rocmfix.guards.toolchain.compile_file", partial(compile_file, timeout=1))
+    chain = fake_toolchain(tmp_path)
+    Path(chain.command[0]).write_text(f"#!/bin/sh\n{script}\n")
+    built = built_of(tree("int a;\n"), chain)
+    assert (built.came, built.error, built.at) == ended
 
 
 def test_a_header_means_the_files_that_include_it() -> None:
     kernels = Kernels(tree("#include <sgl_kernel/utils.cuh>\n"))
     assert kernels.named(["sgl_kernel/utils.cuh"]) == (FILE,)
     assert kernels.named(["k.cuh"]) == (FILE,)
-    with pytest.raises(GuardError, match="has no C\\+\\+ file nothing"):
-        kernels.named(["nothing.cuh"])
+
+
+def test_a_file_that_is_not_there_is_a_wrong_argument_and_the_nearest_are_named() -> None:
+    """It ended as 15, a guard that was refused."""
+    with pytest.raises(SourceError, match="file 'csrc/utls") as caught:
+        Kernels(tree("")).named(["csrc/utls.cu"])
+    assert caught.value.exit_code == 3
+    assert caught.value.details == (f"it has {ROOT}/include/sgl_kernel/utils.cuh",)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["./k.cuh", "csrc//k.cuh", f"/some/where/{FILE}", f"tree/{FILE}", "x/../k.cuh"])
+def test_a_file_may_be_spelled_as_a_shell_completes_it(name: str) -> None:
+    assert Kernels(tree("")).spelled(name) == (FILE,)
 
 
 def test_no_compiler_is_not_compiled_and_never_ok(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -290,6 +291,44 @@ def test_a_mark_at_the_start_of_a_file_stays_there(tmp_path: Path) -> None:
     made = made_of(tree("\ufeff#include <cuda.h>\nint a;\n"), FILE, tmp_path)
     changed = [line for line in (made.patch or "").splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
     assert changed == ["-\ufeff#include <cuda.h>", "+\ufeff#ifndef USE_ROCM", "+#include <cuda.h>", "+#endif"]
+
+
+@needs_cpp
+@pytest.mark.parametrize("where", [FILE, HEADER])
+def test_a_file_that_is_not_utf_8_is_left_as_it_is(where: str, tmp_path: Path) -> None:
+    """Its bytes came out of the patch as other ones, so that the patch applied to nothing."""
+    files = dict(
+        tree("#include <cuda.h>\n" + READS_IT, **{"include__sgl_kernel__runtime.cuh": "#include <cuda.h>\n"}).files
+    )
+    made = made_of(MemoryTree(files | {where: b"// caf\xe9\n" + files[where]}), FILE, tmp_path)
+    assert made.patch is None
+    assert ("not UTF-8" in str(made.refusal)) is (where == FILE)
+
+
+@needs_cpp
+def test_two_files_of_one_name_make_two_patches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second patch took the place of the first."""
+    loader = LOADER.replace('["k.cuh"]', '["k.cuh", "k.cu"]')
+    folder = on_disk(tmp_path / "tree", tree("#include <cuda.h>\n", loader, **{"csrc__k.cu": "#include <cuda.h>\n"}))
+    chain = fake_toolchain(tmp_path)
+    monkeypatch.setattr("rocmfix.guards.toolchain.toolchain_for", lambda *_: chain)
+    argv = ["guards", "make", "--in", str(folder), "--author", "A B <a@example.org>", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, argv)
+    assert done.exit_code == 0, done.output
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"guard_csrc_k.patch", "guard_python_sglang_jit_kernel_csrc_k.cuh.patch"}
+
+
+def test_a_folder_that_is_there_and_cannot_be_written_is_said_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said after the first patch had been proved."""
+    monkeypatch.setattr("rocmfix.guards.toolchain.toolchain_for", lambda *_: None)  # would fail if it were used
+    monkeypatch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write anywhere
+    argv = ["guards", "make", "k.cuh", "--in", str(on_disk(tmp_path / "tree", tree("#include <cuda.h>\n")))]
+    done = CliRunner().invoke(main, [*argv, "--author", "A <a@b.c>", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert f"cannot use {tmp_path}: Permission denied" in done.output
 
 
 @pytest.mark.parametrize("author", ["NoAddress", "", "A\nB <a@b.c>", "A <a>", "<a@b.c>", "A <a@b.c> B"])

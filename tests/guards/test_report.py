@@ -23,3 +23,4 @@ def test_files_of_one_name_have_patches_of_two():
     other = FILE.replace("elementwise", "gemm")
     assert patch_name(Made(file=FILE)) == "guard_elementwise_copy.patch"
     assert patch_name(Made(file=other)) == "guard_gemm_copy.patch"
+    assert patch_name(Made(file=other), ["guard_gemm_copy.patch"]) == f"guard_{other.replace('/', '_')}.patch"
