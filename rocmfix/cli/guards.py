@@ -96,13 +96,14 @@ def compile(  # noqa: A001 - the verb
     from rocmfix.errors import GuardError
     from rocmfix.guards import report
     from rocmfix.guards.compile import Kernels, build
-    from rocmfix.guards.prove import prove
+    from rocmfix.guards.nvcc import find_nvcc
+    from rocmfix.guards.prove import Compilers, prove
     from rocmfix.guards.toolchain import toolchain_for
 
     found = toolchain_for(source, toolchain, compiler)
     tree = open_source(source, offline=offline)
     if patched:
-        proof = prove(catalogue(None), tree, files, archs or _ARCHS, found)
+        proof = prove(catalogue(None), tree, files, archs or _ARCHS, Compilers(found, find_nvcc(toolchain)))
         if proof is None:
             raise GuardError(f"no fix that {source} needs changes a kernel", hint=f"rocmfix check {source}")
         if as_json:
