@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rocmfix.guards.compile import Job, Kernels, copies
 from rocmfix.guards.conditionals import CUDA
-from rocmfix.guards.nvcc import WHERE, Nvcc, Ptx
+from rocmfix.guards.nvcc import NONE, Nvcc, Ptx
 from rocmfix.guards.units import NVIDIA, Unit
 from rocmfix.model import Record
 from rocmfix.system.compiler import processors, workspace
@@ -55,7 +55,7 @@ class Emitted(Record):
 def compare(before: Kernels, after: Kernels, changed: Sequence[str], nvcc: Nvcc | None) -> tuple[Emitted, ...]:
     """Compile every kernel that reads one of `changed` from both trees. `after` has the Python of `before`."""
     if nvcc is None:
-        return tuple(_not_compared(before, path, f"there is no nvcc here, {WHERE}") for path in changed)
+        return tuple(_not_compared(before, path, NONE) for path in changed)
     reading = {path: before.compiled_for(path, CUDA) for path in changed}
     files = tuple(dict.fromkeys(root for roots in reading.values() for root in roots))
     unread = (path for path, roots in reading.items() if not roots)

@@ -13,7 +13,10 @@ from rocmfix.system.compiler import compile_file, find_program, workspace
 from rocmfix.system.files import cache_home
 from rocmfix.system.surroundings import variable
 
-WHERE: Final = "neither in CUDA_HOME, on PATH, in /usr/local/cuda, nor where ci/nvcc puts one (no GPU needed)"
+NONE: Final = (
+    "there is no nvcc where CUDA_HOME says, or else on PATH, in /usr/local/cuda or where ci/nvcc puts one; "
+    "run ci/nvcc once (no GPU needed)"
+)
 _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)\)?(?::\d+)?: (?:\w+ )?error[^:]*: (?P<text>.*)$"  # gcc's, then cudafe++'s
     r"|^nvcc (?:fatal|error) *: (?P<nvcc>.*)$",
