@@ -73,13 +73,21 @@ def unit_of(loader: Loader, file: str, sources: Sources, program: Program, arch:
     if keyword(call, "cpp_files") is not None and keyword(call, "cuda_files") is None:
         raise NotReadableError("a C++ file for the host compiler; there is no device code in it")
     cuda = arch == NVIDIA
-    kernels, guessed = _kernels(loader, call, pdl="true" if cuda else "false")
+    reader = _Arguments(loader.source, loader.use.scope, pdl="true" if cuda else "false")
+    kernels = _kernels(reader, call)
     root = next((each for each in sources.kernel_roots if file.startswith(each + "/")), "")
-    own = _literals(keyword(call, "extra_cuda_cflags"))
+    own = tuple(_flags(reader, keyword(call, "extra_cuda_cflags")))
     rules = rules_of(program, root)
     hip = (*_TVM_FFI_FLAGS, *rules.flags(arch), *(flag for flag in own if flag not in rules.dropped))
     flags = (*_NVCC_FLAGS, *own) if cuda else hip
-    return Unit(file, _text(file, kernels, rules), flags, (f"{root}/include",) if root else (), kernels, guessed)
+    return Unit(
+        file,
+        _text(file, kernels, rules),
+        flags,
+        (f"{root}/include",) if root else (),
+        kernels,
+        tuple(sorted(reader.guessed)),
+    )
 
 
 def _text(file: str, kernels: tuple[str, ...], rules: Rules) -> str:
@@ -173,20 +181,28 @@ def _literals(node: ast.AST | None) -> tuple[str, ...]:
     )
 
 
-def _kernels(loader: Loader, call: ast.Call, *, pdl: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _flags(reader: _Arguments, node: ast.AST | None) -> Iterator[str]:
+    """Every text in the list `node`; of one that is put together, the first that it can be."""
+    for each in ast.iter_child_nodes(node) if node else ():
+        if isinstance(each, ast.JoinedStr) or (isinstance(each, ast.Constant) and isinstance(each.value, str)):
+            yield reader.texts(each)[0]
+        else:
+            yield from _flags(reader, each)
+
+
+def _kernels(reader: _Arguments, call: ast.Call) -> tuple[str, ...]:
     wrappers = keyword(call, "cuda_wrappers")
     pairs = (
         [node.elts for node in ast.walk(wrappers) if isinstance(node, ast.Tuple) and len(node.elts) == 2]
         if wrappers
         else []
     )
-    reader = _Arguments(loader.source, loader.use.scope, pdl)
     kernels: list[str] = []
     for pair in pairs:
         kernels += reader.texts(pair[1])
     if wrappers is not None and not kernels:
         raise NotReadableError(f"its kernels are put together at run time: {ast.unparse(wrappers)[:80]}")
-    return tuple(dict.fromkeys(kernels))[:_MOST], tuple(sorted(reader.guessed))
+    return tuple(dict.fromkeys(kernels))[:_MOST]
 
 
 class _Arguments:

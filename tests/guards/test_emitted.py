@@ -113,6 +113,13 @@ def test_without_nvcc_nothing_is_compared_and_that_is_said(monkeypatch: pytest.M
     assert "ci/nvcc" in str(each.why)
 
 
+@needs_cpp
+def test_without_the_tvm_ffi_headers_nothing_is_compared(tmp_path: Path) -> None:
+    (each,) = compared(ENTRY, ENTRY, Nvcc("fake", fake(tmp_path).command, ()))
+    assert each.came is Emission.NOT_COMPARED
+    assert "tvm/ffi/container/tensor.h: No such file" in str(each.why)
+
+
 def test_what_cannot_be_read_is_not_compared(tmp_path: Path) -> None:
     kernels = Kernels(tree("", LOADER.replace("make_cpp_args(mode,", "make_cpp_args(mode * 2,")))
     (each,) = compare(kernels, kernels, [FILE], fake(tmp_path))
