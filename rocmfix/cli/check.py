@@ -76,11 +76,13 @@ def _compile(tree: Tree, patches: Path | None) -> None:
     """Before, after and the CUDA side of every fix that changes a kernel; a fix that does not build is an error."""
     from rocmfix.errors import GuardError
     from rocmfix.guards.compile import Kernels
-    from rocmfix.guards.prove import prove
+    from rocmfix.guards.nvcc import find_nvcc
+    from rocmfix.guards.prove import Compilers, prove
     from rocmfix.guards.report import proof_lines
     from rocmfix.guards.toolchain import ARCHITECTURES, toolchain_for
 
-    proof = prove(catalogue(patches), Kernels(tree), (), ARCHITECTURES, toolchain_for(tree.source))
+    compilers = Compilers(toolchain_for(tree.source), find_nvcc())
+    proof = prove(catalogue(patches), Kernels(tree), (), ARCHITECTURES, compilers)
     if proof is None:
         click.echo(f"compiled nothing: no fix that {tree.source} needs changes a kernel")
         return

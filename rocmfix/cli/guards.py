@@ -96,14 +96,15 @@ def compile(  # noqa: A001 - the verb
     from rocmfix.errors import GuardError
     from rocmfix.guards import report
     from rocmfix.guards.compile import Kernels, build
-    from rocmfix.guards.prove import prove
+    from rocmfix.guards.nvcc import find_nvcc
+    from rocmfix.guards.prove import Compilers, prove
     from rocmfix.guards.toolchain import toolchain_for
 
     kernels = Kernels(open_source(source, offline=offline))
     wanted = kernels.named(files)  # a slip in what was typed is said also where there is no compiler
     found = toolchain_for(source, toolchain, compiler)
     if patched:
-        proof = prove(catalogue(None), kernels, files, archs or _ARCHS, found)
+        proof = prove(catalogue(None), kernels, files, archs or _ARCHS, Compilers(found, find_nvcc(toolchain)))
         if proof is None:
             changed = " or ".join(files) or "a kernel"
             raise GuardError(f"no fix that {source} needs changes {changed}", hint=f"rocmfix check {source}")

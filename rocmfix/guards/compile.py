@@ -15,7 +15,7 @@ from threading import Event
 
 from rocmfix.errors import SourceError
 from rocmfix.guards.chain import Inclusion, Sources, inclusions
-from rocmfix.guards.conditionals import HIP
+from rocmfix.guards.conditionals import HIP, Macros
 from rocmfix.guards.headers import cuda_only
 from rocmfix.guards.loaders import Loader, loaders
 from rocmfix.guards.program import Program
@@ -153,15 +153,15 @@ class Kernels:
         paths = (path for name in wanted for path in self.spelled(name))
         return tuple(dict.fromkeys(root for path in paths for root in self.compiled_for(path) or (path,)))
 
-    def compiled_for(self, path: str) -> tuple[str, ...]:
-        """`path` itself when a loader names it, else the files whose compilation for ROCm reads it."""
-        return (
-            (path,) if path in self.roots else tuple(sorted(each for each in self.roots if self.includes(each, path)))
-        )
+    def compiled_for(self, path: str, macros: Macros = HIP) -> tuple[str, ...]:
+        """`path` itself when a loader names it, else the files whose compilation where `macros` hold reads it."""
+        if path in self.roots:
+            return (path,)
+        return tuple(sorted(each for each in self.roots if self.includes(each, path, macros)))
 
-    def includes(self, root: str, header: str) -> bool:
-        """Whether compiling `root` for ROCm reads `header`."""
-        return any(met.found == header and met.active is not False for met in inclusions(self.sources, root, HIP))
+    def includes(self, root: str, header: str, macros: Macros = HIP) -> bool:
+        """Whether compiling `root` where `macros` hold reads `header`."""
+        return any(met.found == header and met.active is not False for met in inclusions(self.sources, root, macros))
 
     def jobs(self, files: Sequence[str], archs: Sequence[str]) -> tuple[Job, ...]:
         """One job for each loader call of each file and each architecture; one that says so where there is no call."""
@@ -203,13 +203,14 @@ def build(
 
     jobs = kernels.jobs(files, archs)
     with workspace() as folder:
-        write_out(folder, _copies(kernels, files))
+        write_out(folder, copies(kernels, files))
         with ThreadPoolExecutor(processors()) as pool:
             built = tuple(each for each in pool.map(one, range(len(jobs)), jobs) if each)
     return BuildReport(source=kernels.tree.source, toolchain=toolchain.name, built=built, unread=kernels.program.unread)
 
 
-def _copies(kernels: Kernels, files: Sequence[str]) -> Iterator[Copied]:
+def copies(kernels: Kernels, files: Sequence[str]) -> Iterator[Copied]:
+    """The C++ that compiling `files` may read, where the tree has it."""
     tops = {
         next((root for root in kernels.sources.kernel_roots if file.startswith(root)), file.rpartition("/")[0])
         for file in files

@@ -8,9 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rocmfix.guards.compile import BuildReport, Built, Came
+from rocmfix.guards.emitted import Emission, Emitted
 from rocmfix.guards.findings import Drift, Finding, Scan, unmoved
 from rocmfix.guards.make import NOT_CORRECT, Made
 from rocmfix.guards.prove import Proof
+from rocmfix.guards.units import NVIDIA
 
 _WIDE = 160
 
@@ -111,6 +113,8 @@ def proof_lines(proof: Proof) -> Iterator[str]:
     yield from (f"  {_built(each)}" for each in proof.after)
     changed = ", ".join(proof.cuda_changed)
     yield f"CUDA: {'CHANGED in ' + changed if changed else 'the text without USE_ROCM is the same'}"
+    yield f"CUDA: what {proof.nvcc or 'nvcc'} emits for {NVIDIA}"
+    yield from (f"  {_emitted(each)}" for each in proof.emitted)
     yield f"{'proved' if proof.holds else 'NOT proved'}. {NOT_CORRECT}"
 
 
@@ -119,6 +123,12 @@ def _built(each: Built) -> str:
     said = f": {each.error}{where}" if each.error else f" ({each.kernels} instantiations, {each.seconds:.1f} s)"
     loader = f" [{each.loader.rpartition('/')[2]}]" if each.loader else ""
     return f"{each.came.value:18} {each.arch} {unmoved(each.file)}{loader}{said}"
+
+
+def _emitted(each: Emitted) -> str:
+    loader = f" [{each.loader.rpartition('/')[2]}]" if each.loader else ""
+    size = f" ({each.kernels} instantiations, {each.seconds:.1f} s)" if each.came is Emission.SAME else ""
+    return f"{each.came.value:18} {unmoved(each.file)}{loader}{f': {each.why}' if each.why else ''}{size}"
 
 
 def refusal_lines(made: Made) -> Iterator[str]:

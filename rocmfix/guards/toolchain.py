@@ -64,11 +64,8 @@ def find_toolchain(folder: Path | None = None, compiler: str | None = None) -> T
 
     Raises ToolMissingError when there is none, when `compiler` is none, or when its HIP headers are too old for sglang.
     """
-    folder = folder or cache_home("rocmfix") / "hip-toolchain"
-    headers = _unpacked(folder)
-    installed = package_folder("tvm_ffi")
-    if installed:
-        headers = (installed / "include", *headers)
+    folder = folder or _put_here()
+    headers = tvm_headers(folder)
     hipcc = find_program("/opt/rocm/bin/hipcc", "hipcc") if compiler is None else _asked_for(compiler)
     found = Toolchain(hipcc, (hipcc, "-x", "hip"), headers) if hipcc else _stand_in(folder, headers)
     if not found.tvm_ffi:
@@ -92,7 +89,7 @@ def image_toolchain(image: str) -> Toolchain:
     """
     if find_program("docker") is None:
         raise ToolMissingError("not compiled: docker is not on PATH, and the hipcc of an image needs it", hint=_HINT)
-    local = _unpacked(cache_home("rocmfix") / "hip-toolchain")
+    local = _unpacked(_put_here())
     with workspace() as folder:
         (folder / "here").touch()
         said = compile_file(("sh", "-c", _ASK), cwd=folder, image=image).ran
@@ -117,6 +114,18 @@ command -v /opt/rocm/bin/hipcc || command -v hipcc || echo
 python3 -c 'import importlib.util as u; print(u.find_spec("tvm_ffi").submodule_search_locations[0])' 2>/dev/null || echo
 """
 _IMAGE_HINT: Final = "--toolchain FOLDER compiles the image's tree with what ci/hip-toolchain put there"
+
+
+def tvm_headers(folder: Path | None = None) -> tuple[Path, ...]:
+    """This machine's tvm-ffi headers: those that this Python would import, then what ci/hip-toolchain unpacked."""
+    installed = package_folder("tvm_ffi")
+    own = (installed / "include",) if installed else ()
+    return (*own, *_unpacked(folder or _put_here()))
+
+
+def _put_here() -> Path:
+    """Where ci/hip-toolchain puts its files, unless told otherwise."""
+    return cache_home("rocmfix") / "hip-toolchain"
 
 
 def _unpacked(folder: Path) -> tuple[Path, ...]:

@@ -20,6 +20,10 @@ _PRELUDE = "".join(
 )
 """What tvm-ffi puts before inline sources (tvm_ffi/cpp/extension.py), and sglang from 0.5.18 (compile/spec.py)."""
 _TVM_FFI_FLAGS = ("-fPIC", "-D__HIP_PLATFORM_AMD__=1", "-fno-gpu-rdc")
+NVIDIA: Final = "sm_90"
+"""The architecture that stands for CUDA: PTX for it says what nvcc makes of a kernel, and needs no GPU."""
+_NVCC_FLAGS = ("-std=c++20", "-O3", "--expt-relaxed-constexpr", "-DSGL_CUDA_ARCH=900")
+"""The flags for CUDA of every release from 0.5.8 to 0.5.23 (the first two have no SGL_CUDA_ARCH and ask for none)."""
 _MOST = 32
 """Instantiations of one kernel that are compiled."""
 _DTYPES: Final = {
@@ -62,18 +66,28 @@ class Argument:
 
 
 def unit_of(loader: Loader, file: str, sources: Sources, program: Program, arch: str) -> Unit:
-    """The unit that `loader` compiles from `file` for `arch`. Raises NotReadableError."""
+    """The unit that `loader` compiles from `file` for `arch`, NVIDIA's or AMD's. Raises NotReadableError."""
     call = loader.use.call
     if call is None or keyword(call, "sources") is not None:
         raise NotReadableError("torch builds it as an extension, from sources it translates to HIP itself")
     if keyword(call, "cpp_files") is not None and keyword(call, "cuda_files") is None:
         raise NotReadableError("a C++ file for the host compiler; there is no device code in it")
-    kernels, guessed = _kernels(loader, call)
+    cuda = arch == NVIDIA
+    reader = _Arguments(loader.source, loader.use.scope, pdl="true" if cuda else "false")
+    kernels = _kernels(reader, call)
     root = next((each for each in sources.kernel_roots if file.startswith(each + "/")), "")
-    own = _literals(keyword(call, "extra_cuda_cflags"))
+    own = tuple(_flags(reader, keyword(call, "extra_cuda_cflags")))
     rules = rules_of(program, root)
-    flags = (*_TVM_FFI_FLAGS, *rules.flags(arch), *(flag for flag in own if flag not in rules.dropped))
-    return Unit(file, _text(file, kernels, rules), flags, (f"{root}/include",) if root else (), kernels, guessed)
+    hip = (*_TVM_FFI_FLAGS, *rules.flags(arch), *(flag for flag in own if flag not in rules.dropped))
+    flags = (*_NVCC_FLAGS, *own) if cuda else hip
+    return Unit(
+        file,
+        _text(file, kernels, rules),
+        flags,
+        (f"{root}/include",) if root else (),
+        kernels,
+        tuple(sorted(reader.guessed)),
+    )
 
 
 def _text(file: str, kernels: tuple[str, ...], rules: Rules) -> str:
@@ -167,28 +181,37 @@ def _literals(node: ast.AST | None) -> tuple[str, ...]:
     )
 
 
-def _kernels(loader: Loader, call: ast.Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _flags(reader: _Arguments, node: ast.AST | None) -> Iterator[str]:
+    """Every text in the list `node`; of one that is put together, the first that it can be."""
+    for each in ast.iter_child_nodes(node) if node else ():
+        if isinstance(each, ast.JoinedStr) or (isinstance(each, ast.Constant) and isinstance(each.value, str)):
+            yield reader.texts(each)[0]
+        else:
+            yield from _flags(reader, each)
+
+
+def _kernels(reader: _Arguments, call: ast.Call) -> tuple[str, ...]:
     wrappers = keyword(call, "cuda_wrappers")
     pairs = (
         [node.elts for node in ast.walk(wrappers) if isinstance(node, ast.Tuple) and len(node.elts) == 2]
         if wrappers
         else []
     )
-    reader = _Arguments(loader.source, loader.use.scope)
     kernels: list[str] = []
     for pair in pairs:
         kernels += reader.texts(pair[1])
     if wrappers is not None and not kernels:
         raise NotReadableError(f"its kernels are put together at run time: {ast.unparse(wrappers)[:80]}")
-    return tuple(dict.fromkeys(kernels))[:_MOST], tuple(sorted(reader.guessed))
+    return tuple(dict.fromkeys(kernels))[:_MOST]
 
 
 class _Arguments:
     """Reads kernel names, with every value their arguments can take."""
 
-    def __init__(self, source: PySource, scope: Scope) -> None:
+    def __init__(self, source: PySource, scope: Scope, pdl: str) -> None:
         self._source = source
         self._scope = scope
+        self._pdl = pdl
         self.guessed: set[str] = set()
 
     def texts(self, node: ast.expr) -> list[str]:
@@ -229,7 +252,7 @@ class _Arguments:
             case ast.Attribute(value=ast.Name(id="torch"), attr=attr) if attr in _DTYPES:
                 return [_DTYPES[attr]]
             case ast.Call(func=ast.Name(id="is_arch_support_pdl")):
-                return ["false"]  # False on HIP in every release: jit_kernel/utils.py
+                return [self._pdl]  # False on HIP, true from sm_90 on, in every release: jit_kernel/utils.py
             case ast.Call(func=ast.Name(id="int" | "str"), args=[inner]):
                 return self._values(inner)
             case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):

@@ -1,10 +1,11 @@
-"""What the guards' tests share: the toolchain that ci/hip-toolchain installs."""
+"""What the guards' tests share: the compilers that ci/hip-toolchain and ci/nvcc install."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocmfix.errors import ToolMissingError
+from rocmfix.guards.nvcc import Nvcc, find_nvcc
 from rocmfix.guards.toolchain import Toolchain, find_toolchain
 from rocmfix.system.files import cache_home
 
@@ -19,3 +20,15 @@ def hip() -> Toolchain:
         return find_toolchain(FOLDER)
     except ToolMissingError as missing:
         pytest.skip(f"{missing.message}; run ci/hip-toolchain")
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> Nvcc:
+    """A real nvcc: what ci/nvcc has installed rather than this machine's, which may be any."""
+    with pytest.MonkeyPatch.context() as patch:
+        if (FOLDER.parent / "nvcc/bin/nvcc").exists():
+            patch.setenv("CUDA_HOME", str(FOLDER.parent / "nvcc"))
+        found = find_nvcc(FOLDER)
+    if found is None:
+        pytest.skip("no nvcc here; run ci/nvcc")
+    return found

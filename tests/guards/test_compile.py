@@ -57,6 +57,19 @@ def test_a_flag_that_the_loader_does_not_drop_stays() -> None:
     assert "--use_fast_math" in unit(utils=UTILS.replace('"--use_fast_math",', '"-z",')).flags
 
 
+def test_a_flag_that_is_put_together_is_whole() -> None:
+    """`-DSGL_TOPK=` was passed without its number."""
+    made = unit(
+        loader=LOADER.replace(
+            '"-DX"', 'f"-DMODE={mode}", f"-DTABLE={1 if has_table else 0}", f"-DTOPK={topk}"'
+        ).replace("mode: int,", "mode: int, topk: int,")
+    )
+    assert made.flags[-3:] == ("-DMODE=0", "-DTABLE=1", "-DTOPK=8")
+    assert "topk = 8" in made.guessed
+    with pytest.raises(NotReadableError, match="computed at run time"):
+        unit(loader=LOADER.replace('"-DX"', 'f"-DX={ask()}"'))
+
+
 def test_the_first_loader_had_no_hip_flags() -> None:
     utils = 'DEFAULT_CUDA_CFLAGS = ["-std=c++20", "-O3"]\ndef load_jit(*args, cuda_files=None): ...'
     assert "-DUSE_ROCM" not in unit(utils=utils).flags

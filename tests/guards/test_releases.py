@@ -16,8 +16,10 @@ from rocmfix.catalog import Variant, load
 from rocmfix.guards.chain import SUFFIXES, Inclusion, Sources, inclusions
 from rocmfix.guards.compile import Came, Kernels, build
 from rocmfix.guards.conditionals import HIP
+from rocmfix.guards.emitted import Emission, compare
 from rocmfix.guards.headers import cuda_only
 from rocmfix.guards.make import make
+from rocmfix.guards.nvcc import Nvcc
 from rocmfix.guards.reach import Reachability, Reachable
 from rocmfix.guards.same import same_for_cuda
 from rocmfix.guards.scan import scan
@@ -179,9 +181,9 @@ def _guards() -> list[tuple[Variant, Patch]]:
 
 @pytest.mark.parametrize(("variant", "patch"), _guards(), ids=lambda each: getattr(each, "file", ""))
 def test_a_shipped_guard_turns_the_real_error_into_a_build(
-    variant: Variant, patch: Patch, release_tree: Open, hip: Toolchain
+    variant: Variant, patch: Patch, release_tree: Open, hip: Toolchain, nvcc: Nvcc
 ) -> None:
-    """Unpatched: hipcc's own error. Patched: every instantiation builds. CUDA: the same text."""
+    """Unpatched: hipcc's own error. Patched: every instantiation builds. CUDA: the same text, and the same PTX."""
     tree = release_tree(variant.since)
     applied = apply_changes(patch.changes, tree.read)
     assert isinstance(applied, Applied)
@@ -189,11 +191,17 @@ def test_a_shipped_guard_turns_the_real_error_into_a_build(
     files = before.named(patch.paths)
     broken = build(before, files, ARCHITECTURES[:1], hip)
     assert {(each.came, each.error) for each in broken.built} == {(Came.FAILED, "'cuda_runtime.h' file not found")}
-    mended = build(Kernels(Overlay(tree, applied.files), like=before), files, ARCHITECTURES, hip)
+    after = Kernels(Overlay(tree, applied.files), like=before)
+    mended = build(after, files, ARCHITECTURES, hip)
     assert {(each.came, each.error) for each in mended.built} == {(Came.COMPILED, None)}
     assert {each.kernels for each in mended.built} == {12, 4}
     for path in patch.paths:
         assert same_for_cuda(before.sources.text(path), (applied.files[path] or b"").decode())
+    emitted = compare(before, after, patch.paths, nvcc)
+    assert [(each.came, each.kernels, each.why) for each in emitted] == [
+        (Emission.SAME, 12, None),
+        (Emission.SAME, 4, None),
+    ]
 
 
 @pytest.mark.parametrize(("variant", "patch"), _guards(), ids=lambda each: getattr(each, "file", ""))
