@@ -145,7 +145,7 @@ class Callers:
         elif not inside or _unspelled(method) or not (_private(method) or self._only_inside(source, method)):
             yield from self._named(source, unit)
         else:
-            yield from self._on_kin(source, owner, method)
+            yield from self._on_kin(owner, method)
 
     def _on_itself(self, source: PySource, unit: Scope) -> Iterator[Caller]:
         """The class's own calls of its method."""
@@ -154,7 +154,7 @@ class Callers:
             if own and use.scope[: len(unit)] != unit:
                 yield Caller(source, use)
 
-    def _on_kin(self, source: PySource, owner: str, method: str) -> Iterator[Caller]:
+    def _on_kin(self, owner: str, method: str) -> Iterator[Caller]:
         """Calls on itself by a class that an object can be of as well: an heir, a base, a mixin."""
         families = self._program.families
         kin = families.kin(owner) - {owner}

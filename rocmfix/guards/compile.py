@@ -101,6 +101,10 @@ class Job:
     unit: Unit | None
     refusal: str = ""
 
+    def place(self, tree: Tree) -> str:
+        """`file:line` of the loader call, as `tree` shows it; empty where there is none."""
+        return f"{tree.shown(self.loader.source.path)}:{self.loader.use.line}" if self.loader else ""
+
 
 class Kernels:
     """The Python and C++ of a tree, read once, from which jobs are made."""
@@ -221,8 +225,7 @@ def copies(kernels: Kernels, files: Sequence[str]) -> Iterator[Copied]:
 
 
 def _compile(kernels: Kernels, number: int, job: Job, folder: Path, toolchain: Toolchain) -> Built:
-    where = f"{kernels.tree.shown(job.loader.source.path)}:{job.loader.use.line}" if job.loader else ""
-    shown = kernels.tree.shown(job.file)
+    where, shown = job.place(kernels.tree), kernels.tree.shown(job.file)
     if job.unit is None:
         return Built(file=shown, arch=job.arch, loader=where, came=Came.NOT_COMPILABLE, error=job.refusal)
     source = f"unit_{number}.hip"

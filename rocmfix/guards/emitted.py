@@ -86,7 +86,7 @@ class _Pair:
         return Emitted(
             file=kernels.tree.shown(job.file),
             came=came,
-            loader=f"{kernels.tree.shown(job.loader.source.path)}:{job.loader.use.line}",
+            loader=job.place(kernels.tree),
             kernels=len(job.unit.kernels) if job.unit else 0,
             why=why or None,
             seconds=round(seconds, 2),

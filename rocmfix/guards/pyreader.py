@@ -281,7 +281,7 @@ def _target(node: ast.expr) -> str:
 
 
 def _operator(node: ast.expr) -> str:
-    """The operator of torch's that a call makes of a function, such as `direct_register_custom_op(op_name="f", ...)`."""
+    """The operator of torch's that a call makes of a function: `direct_register_custom_op(op_name="f", ...)`."""
     match node:
         case ast.Call(keywords=keywords):
             named = (each.value for each in keywords if each.arg == "op_name")

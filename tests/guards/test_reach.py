@@ -83,7 +83,7 @@ def test_an_open_way_is_told_call_by_call() -> None:
         "jit_kernel/k.py:6 _module",
         "jit_kernel/k.py:9 run_k",
         "srt/layers/layer.py:6 Layer.forward",
-        "srt/models/model.py:2 module level (runs on every platform)",
+        "srt/models/model.py:2 EntryClass (runs on every platform)",
     ]
 
 
