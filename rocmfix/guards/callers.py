@@ -134,7 +134,7 @@ class Callers:
         if method.endswith(_OTHER_PLATFORMS):
             yield Closed(f"{self._program.shown(source.path)}: {owner}.{method} is another platform's")
             return
-        inside = list(self._on_itself(source, unit)) if method else []
+        inside = [] if _unspelled(method) else list(self._on_itself(source, unit))
         if inside:
             yield from inside
             yield Later()
@@ -142,7 +142,7 @@ class Callers:
             # MultiPlatformOp.dispatch_forward, sglang/srt/layers/utils/multi_platform.py
             if not inside:
                 yield Closed(f"{self._program.shown(source.path)}: {owner} has a forward_hip")
-        elif not inside or _unspelled(method) or not (_private(method) or self._only_inside(source, method)):
+        elif not inside or not (_private(method) or self._only_inside(source, method)):
             yield from self._named(source, unit)
         else:
             yield from self._on_kin(owner, method)
@@ -171,8 +171,8 @@ class Callers:
         called = re.compile(rb"\.%s\s*\(" % method.encode())
         return not any(
             use.base not in {"", *_ITSELF} and use.call is not None
-            for path in self._program.spelling(called)
-            if path != source.path
+            for path in self._program.holding(method)
+            if path != source.path and self._program.spells(path, called)
             for use in self._program.source(path).uses(method)
         )
 
@@ -267,8 +267,8 @@ def _private(method: str) -> bool:
 
 
 def _unspelled(method: str) -> bool:
-    """`__call__` and its kin are called without their name."""
-    return method.startswith("__") and method.endswith("__")
+    """`__call__` and its kin are called without their name, `forward` by torch; the class itself has none."""
+    return method in {"", "forward"} or (method.startswith("__") and method.endswith("__"))
 
 
 def _as_use(bound: Binding) -> Use:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import AnyStr, Final
+from typing import AnyStr, Final, NamedTuple
 
 from rocmfix.guards.pyfacts import NVIDIA_PACKAGES
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One statement with its decorators and all that is indented below it."""
 
     text: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ class _Unknown:
 
 UNKNOWN: Final = _Unknown()
 _DEEPEST = 12
+_BUILTIN: Final = frozenset(dir(builtins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +231,11 @@ class _World:
     def _held(self, name: str, source: PySource, scope: Scope) -> object:
         """What the assignments that can have run on ROCm agree on."""
         visible = self._visible(name, source, scope)
-        if name.startswith("self.") and (
-            all(isinstance(one.value, ast.Constant) for one in visible) or self._heir_assigns(name, scope[0])
-        ):
+        own = name.startswith("self.")
+        if own and all(isinstance(one.value, ast.Constant) for one in visible):
             return UNKNOWN  # a default that others may change through the object
-        return _agreed([self.value(one.value, source, one.scope) for one in visible])
+        told = _agreed([self.value(one.value, source, one.scope) for one in visible])
+        return UNKNOWN if own and told is not UNKNOWN and self._heir_assigns(name, scope[0]) else told
 
     def _heir_assigns(self, name: str, owner: str) -> bool:
         return any(
@@ -267,6 +269,8 @@ class _World:
             return UNKNOWN if inner is None else inner
         if name == "find_spec" and node.args and isinstance(node.args[0], ast.Constant):
             return None if str(node.args[0].value).split(".")[0] in NVIDIA_PACKAGES else UNKNOWN
+        if text in _BUILTIN:
+            return UNKNOWN
         if name.strip("_") in {"is_hip", "is_cuda", "is_rocm", "is_cuda_alike"} or not isinstance(
             node.func, ast.Attribute
         ):
@@ -285,7 +289,7 @@ class _World:
 
     def _returns(self, name: str, source: PySource, scope: Scope) -> bool:
         """Whether a call of the function comes back on ROCm; not when all ways through it raise."""
-        place = self._place(name, source, scope)
+        place = None if name in _BUILTIN else self._place(name, source, scope)
         function = place and place[0].function(place[1])
         return not (place and function) or bool(returned(function.body, lambda test: self.truth(test, *place)))
 
@@ -302,8 +306,10 @@ class _World:
         return None
 
     def _method(self, name: str, source: PySource, scope: Scope) -> object:
-        overridden = any(other.function((heir, name)) for other, heir in self._program.heirs(scope[0]))
-        return UNKNOWN if overridden else self._body(source, (scope[0], name))
+        told = self._body(source, (scope[0], name))
+        if told is UNKNOWN or any(other.function((heir, name)) for other, heir in self._program.heirs(scope[0])):
+            return UNKNOWN
+        return told
 
     def _body(self, source: PySource, key: Scope) -> object:
         """What all ways through a function that ROCm can take return; False when each returns something falsy."""

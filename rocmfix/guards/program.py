@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from rocmfix.guards.families import Families
@@ -49,28 +49,20 @@ class Program:
         }
         self._parsed: dict[str, PySource] = {}
         self._near: dict[str, tuple[str, ...]] = {}
-        self._broken: dict[str, str] = {}
+        self.broken: dict[str, str] = {}
+        """Files that some question had to read and that are no valid Python, with the line and what is wrong there."""
         self.shown = tree.shown
 
     def source(self, path: str) -> PySource:
         """The file at `path`, parsed."""
         if path not in self._parsed:
             with uncollected():
-                self._parsed[path] = PySource(path, self._texts[path].decode("utf-8-sig", "replace"))
+                self._parsed[path] = PySource(path, self._texts[path].decode("utf-8-sig", "replace"), self.broken)
         return self._parsed[path]
 
     @property
-    def broken(self) -> dict[str, str]:
-        """Files that some question had to read and that are no valid Python, with the line and what is wrong there."""
-        return self._broken | {path: source.broken for path, source in self._parsed.items() if source.broken}
-
-    def note_broken(self, found: Mapping[str, str]) -> None:
-        """Add what a fork of this process could not read."""
-        self._broken.update(found)
-
-    @property
     def unread(self) -> tuple[str, ...]:
-        """The same for people, `file:line: why`."""
+        """The broken files for people, `file:line: why`."""
         return tuple(f"{self.shown(path)}:{why}" for path, why in sorted(self.broken.items()))
 
     def untold(self, *words: str) -> Iterator[str]:
@@ -86,10 +78,6 @@ class Program:
     def spells(self, path: str, pattern: re.Pattern[bytes]) -> bool:
         """Whether the text at `path` has `pattern`: cheaper than parsing it."""
         return pattern.search(self._texts[path]) is not None
-
-    def spelling(self, pattern: re.Pattern[bytes]) -> Iterator[str]:
-        """Every file that has `pattern` in it."""
-        return (path for path in self._texts if self.spells(path, pattern))
 
     def module(self, name: str) -> PySource | None:
         """The module `name`, if the tree has it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Scope: TypeAlias = "tuple[str, ...]"
 """Names of the enclosing classes and functions, outermost first."""
@@ -18,8 +18,7 @@ RETURNS: Final = "return of "
 """Before a name: the tests that the import of a module succeeds, and that a function returns instead of raising."""
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
+class Test(NamedTuple):
     """A condition on the way: `expr` must be true (or false) for the lines after it to run."""
 
     expr: ast.expr
@@ -38,8 +37,7 @@ class Test:
         return f"not ({text})" if isinstance(expr, (ast.BoolOp, ast.Compare)) else f"not {text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """An import: `name` stands for `symbol` of `module`, or for the module itself when `symbol` is None."""
 
     name: str
@@ -50,8 +48,7 @@ class Binding:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """A name or attribute read."""
 
     name: str
@@ -66,8 +63,7 @@ class Use:
     """The name under which the module keeps what it is or makes: that of an assignment or of an operator of torch's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(NamedTuple):
     """A value given to a name."""
 
     value: ast.expr

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from rocmfix.guards.pieces import Piece, members, pieces
 from rocmfix.guards.pyfacts import Assigned, Binding, Facts, Scope, Test, Use
 from rocmfix.guards.pyreader import Reader
 
 
-@dataclass(frozen=True, slots=True)
-class _Unread:
+class _Unread(NamedTuple):
     """A statement that nobody has asked for yet."""
 
     piece: Piece
@@ -33,13 +31,13 @@ class _Unread:
 
 
 class PySource:
-    """A Python file. One that is no valid Python has nothing in it, and `broken` says why once it was read."""
+    """A Python file. One that is no valid Python has nothing in it, and is noted in `broken` once it was read."""
 
-    def __init__(self, path: str, text: str) -> None:
+    def __init__(self, path: str, text: str, broken: dict[str, str] | None = None) -> None:
+        """`broken` takes, by path, the line and what is wrong there."""
         self.path = path
         self.dotted = dotted(path)
-        self.broken = ""
-        """The line and what is wrong there."""
+        self._broken = {} if broken is None else broken
         self._text = text
         self._facts = Facts()
         self._kept: list[Facts] = []
@@ -127,12 +125,14 @@ class PySource:
         self._asked.add(asked)
         if word not in self._text or beside not in self._text:
             return
-        waiting, self._unread = self._unread, []
+        waiting = [each for each in self._unread if word in each.piece.text]
+        if not waiting:
+            return
+        self._unread = [each for each in self._unread if word not in each.piece.text]
         try:
             while waiting:
                 each = waiting.pop()
-                text = each.piece.text
-                if word not in text or beside not in text or not each.wanted(word, seen_from):
+                if beside not in each.piece.text or not each.wanted(word, seen_from):
                     self._unread.append(each)
                 elif each.piece.is_class and (cut := members(each.piece)):
                     waiting += self._class(cut, each)
@@ -169,7 +169,7 @@ class PySource:
             self._reader.block(ast.parse(self._text).body, (), ())
         except _NOT_PYTHON as error:
             line, why = (error.lineno, error.msg) if isinstance(error, SyntaxError) else (None, str(error))
-            self.broken = f"{line or 1}: {why or 'too much for the parser'}"
+            self._broken[self.path] = f"{line or 1}: {why or 'too much for the parser'}"
 
 
 _NOT_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError)

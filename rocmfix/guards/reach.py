@@ -144,13 +144,14 @@ class Reachability:
         below: _Step | None = None
         ways = _Ways(order, first)
         for found, below in ways:
+            if isinstance(found, Caller) and not found.ends and (found.source, found.unit) in seen:
+                continue
             further = self._followed(found, below)
             if isinstance(further, _Step):
                 further = ended(further)
             if isinstance(further, _Step):
-                if further.unit not in seen:
-                    seen.add(further.unit)
-                    ways.add(further, self._callers.of(*further.unit))
+                seen.add(further.unit)
+                ways.add(further, self._callers.of(*further.unit))
             elif further.reachable is Reachable.YES:
                 self._reaches.update(step.unit for step in _from_loader(below))
                 return further
@@ -211,7 +212,7 @@ def reach(program: Program, loaders: Sequence[Loader]) -> tuple[Reach, ...]:
         lambda numbers: ([(number, climb.of(loaders[number])) for number in numbers], program.broken), largest_first
     ):
         told.update(answers)
-        program.note_broken(broken)
+        program.broken.update(broken)
     return tuple(_unless_loaded_unseen(program, loaders[number], told[number]) for number in range(len(loaders)))
 
 
