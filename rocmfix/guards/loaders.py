@@ -40,7 +40,6 @@ def loaders(program: Program, sources: Sources) -> Iterator[Loader]:
         if not program.spells(path, _FILE_NAME):
             continue
         source = program.source(path)
-        source.check()
         for use in source.calls(_KEYWORDS):
             files = tuple(sorted(_files(use, source, sources)))
             if files:

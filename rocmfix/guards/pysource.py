@@ -50,13 +50,6 @@ class PySource:
         except _NOT_PYTHON:
             self._read_whole()
 
-    def check(self) -> None:
-        """Take the whole file for broken where any line of it is, also one that nobody would ask for."""
-        try:
-            ast.parse(self._text)
-        except _NOT_PYTHON:
-            self._read_whole()
-
     def imports(self, name: str, seen_from: Scope | None = None) -> tuple[Binding, ...]:
         """Imports of the symbol or dotted module `name`, and under that name; `*` is what brings in everything.
 

@@ -30,7 +30,7 @@ def held(text: str) -> list[list[str]]:
         ("def f():\n    try:\n        import cutlass\n    except E:\n        pass\n    k()\n", [[]]),
         ("try:\n    def f():\n        import cutlass\n        k()\nexcept E:\n    pass\n", [["import cutlass"]]),
         ("def f():\n    needs()\n    k()\n", [["return of needs"]]),
-        ("def f():\n    with needs() as x:\n        k()\n    k()\n", [["return of needs"], ["return of needs"]]),
+        ("def f():\n    with needs() as x:\n        k()\n    k()\n", [["return of needs"], ["return of needs", "return of k"]]),
         ("def f():\n    x.needs()\n    y = needs()\n    k()\n", [[]]),
         ("a and b and k()\n", [["a", "b"]]),
         ("a or k()\n", [["not a"]]),
