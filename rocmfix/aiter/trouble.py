@@ -23,6 +23,8 @@ TEXTS: Mapping[str, re.Pattern[str]] = {
     "q_type": re.compile(r"QuantType\.\w+"),
     "act_type": re.compile(r"ActivationType\.\w+"),
 }
+TAKEN = ("block_m", "ksplit", "kernelName1", "kernelName2")
+"""What `get_2stage_cfgs` takes of a row without asking whether it is there."""
 REFUSALS: Mapping[str, Kind] = {
     "KeyError": Kind.MISSING_COLUMN,
     "AssertionError": Kind.COLUMN_MISMATCH,
@@ -81,6 +83,7 @@ def _duplicate(loss: Loss) -> Finding:
 def table_trouble(table: Table, selection: Selection) -> Iterator[Finding]:
     """Everything about rows that will not answer, and shapes that are not answered."""
     off = _text_columns(table)
+    yield from _unsaid(table, selection)
     yield from _table_off(table, selection, off)
     yield from _losers(table)
     yield from _dropped(table)
@@ -88,6 +91,13 @@ def table_trouble(table: Table, selection: Selection) -> Iterator[Finding]:
     yield from _unreachable(table, off)
     if not off:
         yield from _holes(table)
+
+
+def _unsaid(table: Table, selection: Selection) -> Iterator[Finding]:
+    missing = [name for name in TAKEN if name not in table.frame.columns]
+    if missing and len(table.frame):
+        effect = f"no column {', '.join(missing)}: KeyError at the first request that a row answers"
+        yield finding(Kind.MISSING_COLUMN, Origin(selection.files[0].path, 1), "", effect, "add the column")
 
 
 def key_text(names: Sequence[str], cells: Sequence[Cell]) -> str:
