@@ -10,7 +10,7 @@ from rocmfix.aiter.findings import SEVERITY, Finding, Kind
 from rocmfix.aiter.frame import Cell, Column, Frame, Kind as CellKind, Origin
 from rocmfix.aiter.generation import Act, Duplicates, Generation, Tags
 from rocmfix.aiter.layout import AiterTree
-from rocmfix.aiter.reader import NOTHING, Loss, Refusal, Table, key_columns, load, merge
+from rocmfix.aiter.reader import NOTHING, NUMERIC_GFX, Loss, Refusal, Table, key_columns, load, merge
 from rocmfix.aiter.schema import FMOE
 from rocmfix.aiter.selection import Selection, shipped
 
@@ -46,7 +46,13 @@ def finding(kind: Kind, at: Origin | None, key: str, effect: str, hint: str) -> 
     )
 
 
-HINTS = {Kind.DUPLICATE_RAISES: "name each key once", Kind.UNREADABLE: "give one of the files a row"}
+SAID: Mapping[str, Kind] = {NOTHING: Kind.UNREADABLE, NUMERIC_GFX: Kind.NUMERIC_GFX}
+HINTS = {
+    Kind.DUPLICATE_RAISES: "name each key once",
+    Kind.UNREADABLE: "give one of the files a row",
+    Kind.NUMERIC_GFX: "write the chip into the column",
+    Kind.UNSORTABLE: "mend the cell",
+}
 
 
 def refused(refusal: Refusal, selection: Selection, rules: Generation) -> Iterator[Finding]:
@@ -67,8 +73,8 @@ def refused(refusal: Refusal, selection: Selection, rules: Generation) -> Iterat
 def _kind_of(refusal: Refusal) -> Kind:
     if "Column mismatch" in refusal.message:
         return Kind.COLUMN_MISMATCH
-    if refusal.message == NOTHING:
-        return Kind.UNREADABLE
+    if refusal.message in SAID:
+        return SAID[refusal.message]
     return REFUSALS.get(refusal.error, Kind.DUPLICATE_RAISES)
 
 

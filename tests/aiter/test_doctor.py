@@ -257,6 +257,17 @@ def test_real_trees_have_defects_and_no_unknown_kernels(real_tree):
     assert kinds
 
 
+@pytest.mark.parametrize(("gfx", "line"), [(("0",), 2), (("",), 2), (("0", ""), 3)])  # beside a gap, 0 is 0.0: no gap
+@pytest.mark.parametrize(("version", "said"), [("v0.1.14", False), ("v0.1.16", True), ("v0.1.20", True)])
+def test_a_gfx_column_without_text_stops_a_reader_that_guesses_it_under_pandas_3(gfx, line, version, said):
+    data = table([{**r, "gfx": gfx[i % len(gfx)]} for i, r in enumerate(GOOD)])
+    stops = [(Kind.NUMERIC_GFX, "f0.csv", line)] if said else []
+    assert [each for each in found(data, version=version) if each[0] is Kind.NUMERIC_GFX] == stops
+    assert Kind.UNSORTABLE not in {kind for kind, _, _ in found(data, version=version)}
+    one_told = table([{**r, "gfx": "gfx950" if i == 3 else gfx[0]} for i, r in enumerate(GOOD)])
+    assert Kind.NUMERIC_GFX not in {kind for kind, _, _ in found(one_told, version=version)}
+
+
 def test_tables_of_which_none_has_a_row_are_no_duplicates():
     """v0.1.11 raises "No objects to concatenate": the doctor called it a key that is there twice."""
     header = table(GOOD).splitlines(keepends=True)[0]
