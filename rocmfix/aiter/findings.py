@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from rocmfix.model import Record
+from rocmfix.shown import shown
+
+Shown = Annotated[str, AfterValidator(shown)]
+"""A field that is only there to be read: what a table holds may stand in it."""
 
 
 class Severity(str, Enum):
@@ -147,11 +154,11 @@ class Finding(Record):
 
     kind: Kind
     severity: Severity
-    file: str
+    file: Shown
     line: int | None
-    key: str
-    effect: str
-    hint: str
+    key: Shown
+    effect: Shown
+    hint: Shown
 
 
 class Report(Record):

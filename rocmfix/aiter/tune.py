@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from rocmfix.aiter import frame as csv
+from rocmfix.aiter.findings import Shown
 from rocmfix.aiter.frame import UnreadableError
 from rocmfix.aiter.layout import AiterTree
 from rocmfix.aiter.reader import TableFile
@@ -55,7 +56,7 @@ class Rejected(Record):
     """A tuned row that is not taken."""
 
     line: int
-    why: str
+    why: Shown
 
 
 class Provenance(Record):
@@ -66,8 +67,8 @@ class Provenance(Record):
     shapes_sha256: str
     table_sha256: str
     rows: int
-    missing: tuple[str, ...]
-    rejected: tuple[str, ...]
+    missing: tuple[Shown, ...]
+    rejected: tuple[Shown, ...]
     finished: str
 
 

@@ -68,10 +68,12 @@ def table_file(path: Path) -> TableFile:
     return TableFile(str(path), path.read_bytes())
 
 
-def say(lines: Iterable[str]) -> None:
-    """Lines on stdout; what a table holds may not drive the terminal."""
+def say(lines: Iterable[str], *, err: bool = False) -> None:
+    """Lines on stdout, or stderr; what a table or a file is called may not drive the terminal."""
+    from rocmfix.shown import printable
+
     for line in lines:
-        click.echo("".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in line))
+        click.echo(printable(line), err=err)
 
 
 @command.command()
@@ -220,11 +222,10 @@ def merge(
     if any(family is not first for family in others):
         raise TableError("these are tables of different families", details=tuple(family.name for family in families))
     merged = merge_tables(tables, first, rules, preferred=[table_file(path) for path in preferred], gfx=gfx)
-    for gone, kept in merged.dropped:
-        click.echo(f"{gone.file}:{gone.line} gave way to {kept.file}:{kept.line}", err=True)
+    say((f"{gone.file}:{gone.line} gave way to {kept.file}:{kept.line}" for gone, kept in merged.dropped), err=True)
     if not dry_run:
         files.write_atomic(output, merged.data)
-    click.echo(f"{len(merged.origins)} rows{'' if dry_run else f' in {output}'}; use it with {first.variable}={output}")
+    say((f"{len(merged.origins)} rows{'' if dry_run else f' in {output}'}; use it with {first.variable}={output}",))
 
 
 @command.command()
@@ -299,8 +300,7 @@ def tune(*, shapes: Path, image: str, tree: str, output: Path, work: Path, dry_r
     data, provenance = run_tuner(table, options, work, rules=rules, finished=clock.now(), tell=_to_stderr)
     files.write_atomic(output, data)
     files.write_atomic(output.with_suffix(".json"), provenance.model_dump_json(indent=2).encode())
-    for why in (*provenance.rejected, *(f"not tuned: {shape}" for shape in provenance.missing)):
-        click.echo(why, err=True)
+    say((*provenance.rejected, *(f"not tuned: {shape}" for shape in provenance.missing)), err=True)
     click.echo(f"{provenance.rows} rows in {output}, where they came from in {output.with_suffix('.json')}")
 
 

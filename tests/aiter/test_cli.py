@@ -10,18 +10,6 @@ from click.testing import CliRunner
 
 from rocmfix.cli.aiter import command
 from tests.aiter.rows import HEADER, ladder, row, table
-from tests.aiter.trees import tree
-
-
-@pytest.fixture
-def place(tmp_path):
-    """An AITER tree on disk, with one good table."""
-    below = tree(files={"aiter/configs/tuned_fmoe.csv": table(ladder(tuple(1 << n for n in range(16)), tflops=0))}).tree
-    for path in below.paths(""):
-        target = tmp_path / "tree" / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(below.read(path) or b"")
-    return tmp_path
 
 
 def run(*arguments):
