@@ -139,8 +139,14 @@ def doctor(
 @click.option("--untuned", type=click.Path(path_type=Path), help="Write what no row answers, for the tuner.")
 @gfx_option
 @json_option
-def coverage(model: Path | None, tree: str, untuned: Path | None, as_json: bool, **flags: Any) -> None:
-    """See which fused-MoE lookups of a launch hit a tuned row, and which run the heuristic."""
+@click.pass_context
+def coverage(
+    ctx: click.Context, /, model: Path | None, tree: str, untuned: Path | None, *, as_json: bool, **flags: Any
+) -> None:
+    """See which fused-MoE lookups of a launch hit a tuned row, and which run the heuristic.
+
+    Exits 1 when none hits, 0 otherwise: as for doctor, a hole is slow and stops nothing.
+    """
     from rocmfix.aiter.coverage import cover, share, table_of
     from rocmfix.aiter.launch import Launch, untuned as asking
     from rocmfix.aiter.schema import UNTUNED_FMOE
@@ -157,10 +163,11 @@ def coverage(model: Path | None, tree: str, untuned: Path | None, as_json: bool,
         files.write_atomic(untuned, asking(found.missing, UNTUNED_FMOE).encode())
     if as_json:
         print_json(found)
-        return
-    say(coverage_lines(found))
-    if workload:
-        click.echo(f"{share(table, described, launch, workload):.1%} of the workload's tokens hit")
+    else:
+        say(coverage_lines(found))
+        if workload:
+            click.echo(f"{share(table, described, launch, workload):.1%} of the workload's tokens hit")
+    ctx.exit(0 if found.hit else 1)
 
 
 def _model(path: Path | None, flags: dict[str, Any]) -> Model:
@@ -233,11 +240,13 @@ def merge(
 @in_option
 @click.option("--table", "tables", type=CSV, multiple=True, help="Use these CSVs.")
 @gfx_option
+@click.pass_context
 @json_option
-def explain(what: str, tree: str, tables: tuple[Path, ...], gfx: str, as_json: bool) -> None:
+def explain(ctx: click.Context, what: str, tree: str, tables: tuple[Path, ...], gfx: str, *, as_json: bool) -> None:
     """Say which row answers a lookup and why, or what the heuristic costs.
 
     KEY is the tuple of a [fused_moe] log line or the first cells of a row; of a LOGFILE every key is explained.
+    Exits 1 when no row answers any.
     """
     from rocmfix.aiter.coverage import summed, table_of
     from rocmfix.aiter.lookup import keys_in, parse, rows_by_key
@@ -251,11 +260,12 @@ def explain(what: str, tree: str, tables: tuple[Path, ...], gfx: str, as_json: b
     keys = keys_in(path.read_bytes()[-LARGEST_LOG:].decode(errors="replace")) if path else (parse(what),)
     if not keys:
         raise TableError(f"{what} has no [fused_moe] line", hint="start the server with AITER_LOG_LEVEL=INFO")
-    answers = tuple(rows_by_key(table, keys))
+    found = summed(table, tuple(rows_by_key(table, keys)))
     if as_json:
-        print_json(summed(table, answers))
+        print_json(found)
     else:
-        say(answer_lines(answers))
+        say(answer_lines(found.keys))
+    ctx.exit(0 if found.hit else 1)
 
 
 @command.command()

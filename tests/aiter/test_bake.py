@@ -41,7 +41,6 @@ def source(data, **changes):
         "commit": "a" * 40,
         "path": "x/y.csv",
         "sha256": hashlib.sha256(data).hexdigest(),
-        "since": "b" * 40,
     }
     return TableSource(**{**entry, **changes})
 

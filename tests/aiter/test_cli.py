@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from rocmfix.aiter.launch import FUSED_EXPERTS, FUSING, SWIGLU, SWIGLU_PAD
 from rocmfix.cli.aiter import command
 from tests.aiter.rows import HEADER, ladder, row, table
+
+DOCS = Path(__file__).parents[2] / "docs/aiter.md"
 
 
 def run(*arguments):
@@ -57,13 +61,14 @@ def test_doctor_needs_exactly_one_aiter(arguments):
 def test_coverage_draws_the_grid_and_writes_what_is_missing(place):
     flags = ["--in", place / "tree", "--tp", 4, "--hidden", 6144, "--inter", 2048, "--experts", 256, "--topk", 8]
     result = run("coverage", *flags, "--untuned", place / "u.csv", "--workload", "64=10")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, "nothing hit: that is not ok"
     assert "0 of 15 lookups hit" in result.output
     assert "0.0% of the workload's tokens hit" in result.output
     assert len((place / "u.csv").read_text().splitlines()) == 16
     fused = run("coverage", *flags, "--shared", 1, "--shared-fusion", "--json")
     answer = json.loads(fused.output)
     assert (answer["hit"], answer["total"], answer["generation"]) == (15, 15, "v0.1.20")
+    assert fused.exit_code == 0
     assert {*HEADER[:14], "hit", "file", "line"} <= set(answer["keys"][0])
 
 
@@ -163,3 +168,35 @@ def test_explain_reads_a_key_or_a_log(place):
     assert run("explain", place / "none.log", "--in", place / "tree").exit_code == 13
     (place / "empty.log").write_text("nothing")
     assert "AITER_LOG_LEVEL" in run("explain", place / "empty.log", "--in", place / "tree").output
+
+
+@pytest.mark.parametrize(("tokens", "code"), [((1, 2, 512), 0), ((32768,), 1)])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_coverage_of_nothing_is_not_ok_and_a_hole_is_as_for_doctor(place, tokens, code, flags):
+    (place / "t.csv").write_bytes(table(ladder(tokens, tflops=0)))
+    sizes = ("--hidden", 6144, "--inter", 2048, "--experts", 257, "--topk", 9, "--tp", 4)
+    assert run("coverage", *sizes, "--in", place / "tree", "--table", place / "t.csv", *flags).exit_code == code
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_the_key_and_the_log_line_of_the_docs_are_explained_as_they_say(place, flags):
+    text = DOCS.read_text()
+    (line,) = re.findall(r"^\[aiter\] \[fused_moe\].*$", text, re.MULTILINE)
+    ((key, answer),) = re.findall(r'aiter explain "(.*?)" .*\n((?:.*\n)*?)```', text)
+    (place / "holed.csv").write_bytes(table(ladder((256, 1024), tflops=0)))
+    (place / "server.log").write_text(line)
+    told = [run("explain", each, "--in", place / "tree", "--table", place / "holed.csv", *flags)
+            for each in (key, line, place / "server.log")]  # fmt: skip
+    assert {each.exit_code for each in told} == {1}
+    if flags:
+        assert {tuple(json.loads(each.output)["keys"][0]["neighbours"]) for each in told} == {(256, 1024)}
+    else:
+        assert {each.output for each in told} == {answer}
+
+
+def test_the_docs_name_the_models_of_which_coverage_knows_more():
+    text = DOCS.read_text()
+    *first, last = (f"`{kind}`" for kind in FUSING)
+    experts = " routed experts, or ".join(map(str, FUSED_EXPERTS))
+    assert f"begin with {', '.join(first)} or {last}, if it is one beside {experts} in" in text.replace("\n", " ")
+    assert f"`{SWIGLU}` has Swiglu and its sizes are padded to {SWIGLU_PAD}" in text
