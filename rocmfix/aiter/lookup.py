@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from rocmfix.aiter.findings import Shown
 from rocmfix.aiter.frame import Cell
@@ -34,7 +34,7 @@ class MoeKey(Record):
 
     gfx: Word
     cu_num: int
-    token: int
+    token: Annotated[int, Field(gt=0)]
     model_dim: int
     inter_dim: int
     expert: int
@@ -131,21 +131,22 @@ COPY = "copy the tuple from a [fused_moe] log line, or the first fourteen cells 
 
 
 def parse(text: str) -> MoeKey:
-    """A key typed by hand or copied from a log: the values with commas between, with or without gfx."""
+    """A key typed by hand, copied from a log or begun by a row: values with commas between, with or without gfx."""
     inner = text.strip()
     if match := LOGGED.search(inner):
         inner = match["key"]
     parts = [_bare(part) for part in inner.strip("()").split(",")]
-    if len(parts) == len(FMOE_KEY) - 1:
+    typed = len(parts)
+    if not parts[0].startswith("gfx"):
         parts.insert(0, {"256": "gfx950"}.get(parts[0], "gfx942"))
-    if len(parts) != len(FMOE_KEY):
+    if len(parts) < len(FMOE_KEY):
         raise TableError(
-            f"not a fused-MoE key: {len(parts)} values where {len(FMOE_KEY)} are needed",
+            f"not a fused-MoE key: {typed} values where {len(FMOE_KEY)} are needed",
             details=(", ".join(FMOE_KEY),),
             hint=COPY,
         )
     try:
-        return MoeKey.model_validate(dict(zip(FMOE_KEY, parts, strict=True)))
+        return MoeKey.model_validate(dict(zip(FMOE_KEY, parts, strict=False)))
     except ValidationError as error:
         wrong = ", ".join(f"{each['loc'][0]} is {each['input']}" for each in error.errors())
         raise TableError(f"not a fused-MoE key: {wrong}", hint=COPY) from None
