@@ -168,6 +168,28 @@ def _needs_no_name(row: Row) -> bool:
 
 
 @moe_check
+def overruled(row: Row) -> Iterator[Finding]:
+    """From ROCm/aiter#3377 a FlyDSL heuristic comes before the kernels that an fp4 row of other makes names."""
+    if (
+        row.names
+        and not row.one_stage
+        and row.text("q_type") == "QuantType.per_1x32"
+        and row.text("q_dtype_a").startswith(("torch.float4", "torch.float8"))
+        and row.text("q_dtype_w").startswith("torch.float4")
+        and row.text("act_type") != "ActivationType.Swiglu"  # which way that goes hangs on how the gate is laid out
+        and not row.text("_tag")  # such a row is not even read
+        and row.number("use_g1u1")
+        and not row.number("doweight_stage1")
+        and not any(name.startswith(("flydsl_", "opus_")) for name in row.names)
+        and row.kernels.looked_up_with('"AITER_FLYDSL_FORCE", "1"')
+    ):
+        yield row.finding(Kind.OVERRULED, "AITER runs its FlyDSL heuristic in place of these kernels", OVERRULED)
+
+
+OVERRULED = "take a row that names FlyDSL kernels, or set AITER_FLYDSL_FORCE=0"
+
+
+@moe_check
 def flat_matches(row: Row) -> Iterator[Finding]:
     """A one-stage assembly row must say of the kernel's layout what the manifest says."""
     if row.one_stage and row.number("flat") is not None:

@@ -49,6 +49,7 @@ class Kind(str, Enum):
     TABLE_OFF = "table-off"
     HOLE = "hole"
     REPLACED_TABLE = "replaced-table"
+    OVERRULED = "overruled"
     ACT_SHADOWED = "act-shadowed"
     ORDER_DEPENDENT = "order-dependent"
     NEVER_TIMED = "never-timed"
@@ -88,6 +89,7 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.TABLE_OFF: Severity.SLOW,
     Kind.HOLE: Severity.SLOW,
     Kind.REPLACED_TABLE: Severity.SLOW,
+    Kind.OVERRULED: Severity.SLOW,
     Kind.ACT_SHADOWED: Severity.SLOW,
     Kind.ORDER_DEPENDENT: Severity.SLOW,
     Kind.NEVER_TIMED: Severity.SLOW,
@@ -129,6 +131,7 @@ MEANING: dict[Kind, str] = {
     Kind.TABLE_OFF: "a cell makes a whole key column text: every row of the merged table misses, silently",
     Kind.HOLE: "a shape lacks rows for some buckets: those token counts run the heuristic",
     Kind.REPLACED_TABLE: "a variable of the image replaces the shipped tables, and lookups they answer now miss",
+    Kind.OVERRULED: "the row answers, and AITER runs its heuristic all the same (aiter#3377)",
     Kind.ACT_SHADOWED: "act_type is ignored and a row for another activation comes first (aiter#4394)",
     Kind.ORDER_DEPENDENT: "which of two rows counts depends on the order of files in a directory",
     Kind.NEVER_TIMED: "us is 0 or missing: the row was not measured, and wins every lowest-us merge",

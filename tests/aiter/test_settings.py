@@ -14,7 +14,7 @@ from tests.aiter.trees import tree
 ASM = {"kernelName1": "_ZN5aiter4fooE", "kernelName2": "", "run_1stage": "1", "xbf16": "0", "flat": "1"}
 COLUMNS = [*HEADER, "xbf16", "flat"]
 TUNER = "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py"
-SETTINGS = {Kind.BAD_SETTING, Kind.UNNAMED_KERNEL, Kind.ODD_MEASUREMENT, Kind.MISSING_COLUMN}
+SETTINGS = {Kind.BAD_SETTING, Kind.OVERRULED, Kind.UNNAMED_KERNEL, Kind.ODD_MEASUREMENT, Kind.MISSING_COLUMN}
 
 
 def told(*rows, version="v0.1.20", columns=COLUMNS):
@@ -140,3 +140,30 @@ def test_only_fused_moe_can_be_run_without_its_tables():
     )
     report = examine(tree(), [TableFile("a8w8_blockscale_tuned_gemm.csv", data)])
     assert [f.hint for f in report.findings if f.kind is Kind.HIGH_ERROR] == ["compare accuracy without the row"]
+
+
+CK = {
+    "kernelName1": "moe_ck2stages_gemm1_256x32x64x128_1x4_TypeCast_v1_Nswizzle0_Quant3_MulRoutedWeight0_silu_FP4X2_FP4X2_B16",
+    "kernelName2": "moe_ck2stages_gemm2_256x32x64x128_1x4_TypeCast_v1_Nswizzle0_Quant3_MulRoutedWeight1_FP4X2_FP4X2_B16",
+}
+
+
+@pytest.mark.parametrize(("version", "said"), [("v0.1.14", False), ("v0.1.15+#3377", True), ("v0.1.20", True)])
+def test_an_fp4_row_of_ck_kernels_is_overruled_by_the_flydsl_heuristic(version, said):
+    assert kinds(row(), row(**CK), version=version) == [(Kind.OVERRULED, 3, Severity.SLOW)] * said
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"q_dtype_a": "torch.bfloat16"},
+        {"q_dtype_w": "torch.bfloat16"},
+        {"q_type": "QuantType.per_1x128"},
+        {"act_type": "ActivationType.Swiglu"},
+        {"doweight_stage1": "1"},
+        {"use_g1u1": "0"},
+        {"kernelName2": row()["kernelName2"]},
+    ],
+)
+def test_a_row_that_no_heuristic_comes_before_is_not(cells):
+    assert kinds(row(), row(**{**CK, **cells})) == []

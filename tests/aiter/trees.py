@@ -56,6 +56,7 @@ def cells_read(rules: Generation) -> str:
         (rules.duplicates is Duplicates.RAISE, 'kernelName1.startswith("flydsl_")'),
         (rules.columns in {Columns.UNION, Columns.UNION_GFX}, '"xbf16" in cfg'),
         (rules.columns is Columns.UNION_GFX, '"flat" in cfg'),
+        (rules.ep_slot, '_force = os.environ.get("AITER_FLYDSL_FORCE", "1") == "1"'),
         (rules.tags is Tags.FALLBACK_DROPPED, "isinstance(kernelName1, str)"),
     )
     return "".join(f"    {line}\n" for is_there, line in lines if is_there)
