@@ -9,7 +9,7 @@ from rocmfix.aiter.findings import Finding, Kind, Severity
 from rocmfix.aiter.kernels import Knowledge
 from rocmfix.aiter.known_bad import KNOWN_BAD
 from rocmfix.aiter.row import Row, number
-from rocmfix.aiter.schema import CHIPS, CU_GFX, GEMMS, Family
+from rocmfix.aiter.schema import CHIPS, CU_GFX, FMOE, Family
 
 PEAK: Mapping[str, Mapping[str, float]] = {
     "gfx950": {"float4": 10066, "float8": 5033, "int8": 5033, "bfloat16": 2517, "float16": 2517},
@@ -44,7 +44,7 @@ def moe_check(function: Check) -> Check:
 
 def checks_of(family: Family) -> tuple[Check, ...]:
     """Those that a row of `family` is asked."""
-    return tuple(CHECKS) if family in GEMMS else (*CHECKS, *MOE_CHECKS)
+    return (*CHECKS, *MOE_CHECKS) if family is FMOE else tuple(CHECKS)
 
 
 @check

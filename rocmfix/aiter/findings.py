@@ -47,6 +47,7 @@ class Kind(str, Enum):
     FLAT_MISMATCH = "flat-mismatch"
     HIGH_ERROR = "high-error"
     TABLE_OFF = "table-off"
+    NO_ROWS = "no-rows"
     HOLE = "hole"
     REPLACED_TABLE = "replaced-table"
     OVERRULED = "overruled"
@@ -87,6 +88,7 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.FLAT_MISMATCH: Severity.WRONG_OUTPUT,
     Kind.HIGH_ERROR: Severity.WRONG_OUTPUT,
     Kind.TABLE_OFF: Severity.SLOW,
+    Kind.NO_ROWS: Severity.SLOW,
     Kind.HOLE: Severity.SLOW,
     Kind.REPLACED_TABLE: Severity.SLOW,
     Kind.OVERRULED: Severity.SLOW,
@@ -129,6 +131,7 @@ MEANING: dict[Kind, str] = {
     Kind.FLAT_MISMATCH: "flat is not what the assembly manifest says of the kernel (aiter#4628)",
     Kind.HIGH_ERROR: "the error measured at tuning is above the tuner's own limit, and twice that of rows like it",
     Kind.TABLE_OFF: "a cell makes a whole key column text: every row of the merged table misses, silently",
+    Kind.NO_ROWS: "the table that is read has no row: every lookup runs the heuristic",
     Kind.HOLE: "a shape lacks rows for some buckets: those token counts run the heuristic",
     Kind.REPLACED_TABLE: "a variable of the image replaces the shipped tables, and lookups they answer now miss",
     Kind.OVERRULED: "the row answers, and AITER runs its heuristic all the same (aiter#3377)",

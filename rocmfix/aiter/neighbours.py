@@ -59,7 +59,7 @@ def copied_times(all_rows: Sequence[Row]) -> Iterator[Finding]:
     """Neighbouring buckets of one shape with the same us to the last digit, whichever files they stand in."""
     shapes: dict[tuple[object, ...], list[Row]] = {}
     for row in all_rows:
-        if "token" in row.cells and row.number("us"):
+        if row.family.key and "token" in row.cells and row.number("us"):
             shape = (row.gfx, *(row.cells.get(name) for name in row.family.key if name not in {"gfx", "token"}))
             shapes.setdefault(shape, []).append(row)
     for found in shapes.values():

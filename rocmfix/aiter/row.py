@@ -88,7 +88,7 @@ def rows_of(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterato
     columns = [column.cells for column in frame.data]
     for index, origin in enumerate(frame.origins):
         cells = {name: cells[index] for name, cells in zip(frame.columns, columns, strict=True)}
-        if all(cells.get(name) in {name, None} for name in family.key):
+        if family.key and all(cells.get(name) in {name, None} for name in family.key):
             continue  # a second header, or a line of nothing: no row, and what it does to the table is said elsewhere
         own = cells.get("gfx")
         cu_num = cells.get("cu_num")

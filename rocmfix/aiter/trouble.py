@@ -52,6 +52,7 @@ HINTS = {
     Kind.UNREADABLE: "give one of the files a row",
     Kind.NUMERIC_GFX: "write the chip into the column",
     Kind.UNSORTABLE: "mend the cell",
+    Kind.MISSING_COLUMN: "add the column; between cells is a comma",
 }
 
 
@@ -90,6 +91,9 @@ def table_trouble(table: Table, selection: Selection) -> Iterator[Finding]:
     """Everything about rows that will not answer, and shapes that are not answered."""
     off = _text_columns(table)
     yield from _unsaid(table, selection)
+    if not len(table.frame):
+        place, effect = Origin(selection.files[0].path, 0), "the table has no row: every lookup runs the heuristic"
+        yield finding(Kind.NO_ROWS, place, "", effect, "name a table with rows")
     yield from _table_off(table, selection, off)
     yield from _losers(table)
     yield from _dropped(table)

@@ -8,7 +8,7 @@ from rocmfix.aiter.doctor import examine
 from rocmfix.aiter.findings import MEANING, SEVERITY, Kind, Severity
 from rocmfix.aiter.layout import AiterTree
 from rocmfix.aiter.reader import TableFile
-from rocmfix.aiter.schema import FMOE
+from rocmfix.aiter.schema import FMOE, OTHERS
 from rocmfix.shipped import shipped
 from tests.aiter.rows import HEADER, ladder, table
 from tests.aiter.trees import RULES, tree
@@ -274,3 +274,21 @@ def test_tables_of_which_none_has_a_row_are_no_duplicates():
     files = {"aiter/configs/tuned_fmoe.csv": header, "aiter/configs/model_configs/a_tuned_fmoe.csv": header}
     (found,) = [each for each in examine(tree("v0.1.11", files)).findings if "concatenate" in each.effect]
     assert (found.kind, found.hint) == (Kind.UNREADABLE, "give one of the files a row")
+
+
+def test_a_table_without_a_row_is_not_passed_over():
+    assert found(table([])) == {(Kind.NO_ROWS, "f0.csv", None)}
+
+
+def test_one_file_without_its_columns_is_not_told_to_be_as_the_others_are():
+    (finding,) = examine(tree(), [TableFile("f.csv", table(GOOD).replace(b",", b";"))], families=(FMOE,)).findings
+    assert (finding.kind, finding.hint) == (Kind.MISSING_COLUMN, "add the column; between cells is a comma")
+
+
+@pytest.mark.parametrize("family", OTHERS, ids=lambda family: family.name)
+def test_rows_of_a_family_whose_reader_is_not_modelled_are_read_and_not_judged_as_fused_moe(family):
+    """They were taken for a second header; and two of them are no neighbours, as their key is not known."""
+    rows = [{**GOOD[n], "us": "99", "inter_dim": str(512 << n), "kernelName2": ""} for n in range(3)]
+    report = examine(tree(), [TableFile(f"{family.name}.csv", table([*rows, {**rows[0], "us": "0"}]))])
+    assert report.rows == 4
+    assert [(f.kind, f.line) for f in report.findings] == [(Kind.NEVER_TIMED, 5)]
