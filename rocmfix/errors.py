@@ -6,6 +6,8 @@ from typing import IO, Any
 
 import click
 
+from rocmfix.shown import shown
+
 
 class RocmfixError(click.ClickException):
     """Base of all user-facing errors.
@@ -75,6 +77,10 @@ class TableError(RocmfixError):
     """AITER tables cannot be read, merged or decided."""
 
     exit_code = 13
+
+    def __init__(self, message: str, *, details: tuple[str, ...] = (), hint: str | None = None) -> None:
+        """Of tables that others wrote: a cell may be endless, or drive a terminal."""
+        super().__init__(shown(message), details=tuple(map(shown, details)), hint=hint and shown(hint))
 
 
 class SmokeError(RocmfixError):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 
-from rocmfix.aiter.findings import SEVERITY, Finding, Kind, Severity
-from rocmfix.aiter.frame import Cell, Frame, Origin
-from rocmfix.aiter.kernels import Answer, Kernels, Knowledge
+from rocmfix.aiter.findings import Finding, Kind, Severity
+from rocmfix.aiter.kernels import Knowledge
 from rocmfix.aiter.known_bad import KNOWN_BAD
-from rocmfix.aiter.reader import guess_gfx
-from rocmfix.aiter.schema import BF16, CHIPS, CU_GFX, GEMMS, Family
+from rocmfix.aiter.row import Row, number
+from rocmfix.aiter.schema import CHIPS, CU_GFX, FMOE, Family
 
 PEAK: Mapping[str, Mapping[str, float]] = {
     "gfx950": {"float4": 10066, "float8": 5033, "int8": 5033, "bfloat16": 2517, "float16": 2517},
@@ -25,60 +21,7 @@ TILE = re.compile(r"^flydsl_moe(?P<stage>[12])_a\w+?_t(?P<m>\d+)x(?P<n>\d+)x(?P<
 BLOCK = re.compile(r"^(?:flydsl_moe[12]_a\w+?_t(\d+)x|moe_ck2stages_gemm1_\d+x(\d+)x)")
 SORT_BLOCK = re.compile(r"_sbm(\d+)")
 FLAGS = ("run_1stage", "xbf16", "flat")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row with what its checks need."""
-
-    cells: Mapping[str, Cell]
-    at: Origin
-    family: Family
-    gfx: str
-    short: bool
-    kernels: Kernels
-
-    def number(self, name: str) -> float | None:
-        """The cell as a finite number, or None; a column that another line made text still holds its numbers."""
-        cell = self.cells.get(name)
-        try:
-            value = None if cell is None else float(cell)
-        except ValueError:
-            return None
-        return value if value is not None and math.isfinite(value) else None
-
-    def text(self, name: str) -> str:
-        """The cell as text; NaN is empty."""
-        cell = self.cells.get(name)
-        return "" if cell is None else str(cell)
-
-    @property
-    def key(self) -> str:
-        """The key to read; with the chip that the row is for, also where it has no such cell."""
-        cells = {**self.cells, "gfx": self.gfx}
-        return " ".join(f"{name}={cells[name]}" for name in self.family.key if name in cells)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The kernels the row names."""
-        cells = (self.text(name) for name in ("kernelName1", "kernelName2", "kernelName"))
-        return tuple(cell for cell in cells if cell not in {"", "Null"})
-
-    def ask(self, name: str) -> Answer:
-        """Whether this AITER has the kernel `name` for the row's chip."""
-        return self.dispatched or self.kernels.ask(name, self.gfx, moe="kernelName1" in self.cells)
-
-    @cached_property
-    def dispatched(self) -> Answer | None:
-        """What is known by the row's `libtype` alone, if that decides (`aiter/tuned_gemm.py`)."""
-        return self.kernels.dispatch(self.text("libtype")) if self.family is BF16 else None
-
-    def finding(self, kind: Kind, effect: str, hint: str, severity: Severity | None = None) -> Finding:
-        """A finding at this row."""
-        return Finding(
-            kind=kind, severity=severity or SEVERITY[kind], file=self.at.file, line=self.at.line, key=self.key,
-            effect=effect, hint=hint,
-        )  # fmt: skip
+MEASURED = ("us1", "us2", "err1", "err2", "errRatio", "err_ratio", "tflops")
 
 
 Check = Callable[[Row], Iterator[Finding]]
@@ -101,20 +44,7 @@ def moe_check(function: Check) -> Check:
 
 def checks_of(family: Family) -> tuple[Check, ...]:
     """Those that a row of `family` is asked."""
-    return tuple(CHECKS) if family in GEMMS else (*CHECKS, *MOE_CHECKS)
-
-
-def rows(frame: Frame, family: Family, gfx: str, kernels: Kernels) -> Iterator[Row]:
-    """The rows of a file, ready for the checks."""
-    columns = [column.cells for column in frame.data]
-    for index, origin in enumerate(frame.origins):
-        cells = {name: cells[index] for name, cells in zip(frame.columns, columns, strict=True)}
-        if all(cells.get(name) in {name, None} for name in family.key):
-            continue  # a second header, or a line of nothing: no row, and what it does to the table is said elsewhere
-        own = cells.get("gfx")
-        cu_num = cells.get("cu_num")
-        chip = own if isinstance(own, str) and own else guess_gfx(None if cu_num == math.inf else cu_num, gfx)
-        yield Row(cells, origin, family, chip.strip(), origin in frame.short, kernels)
+    return (*CHECKS, *MOE_CHECKS) if family is FMOE else tuple(CHECKS)
 
 
 @check
@@ -177,11 +107,6 @@ def tile_divides(row: Row) -> Iterator[Finding]:
 def block_matches(row: Row) -> Iterator[Finding]:
     """block_m must be the tile of stage 1 and the sort block of stage 2: it sizes both (`get_2stage_cfgs`)."""
     block = row.number("block_m")
-    if "block_m" in row.cells and not (block and block > 0 and block == int(block)):
-        told = row.text("block_m") or "missing"
-        effect = f"block_m is {told}, no number of rows: the first request that this row answers fails"
-        yield row.finding(Kind.BLOCK_MISMATCH, effect, "set block_m to the kernel's tile", Severity.BOOT)
-        return
     for name in row.names:
         tile, sorted_by = BLOCK.match(name), SORT_BLOCK.search(name)
         if tile and block:
@@ -193,12 +118,84 @@ def block_matches(row: Row) -> Iterator[Finding]:
 
 
 @moe_check
+def bad_setting(row: Row) -> Iterator[Finding]:
+    """What AITER computes with must be a number where it does (`get_2stage_cfgs`)."""
+    for name, why in _unusable(row):
+        effect = f"{name} is {row.text(name) or 'missing'}: {why}"
+        yield row.finding(Kind.BAD_SETTING, effect, "write what the tuner writes there")
+
+
+FAILS = "the first request that this row answers fails"
+
+
+def _unusable(row: Row) -> Iterator[tuple[str, str]]:
+    block, first = row.number("block_m"), row.text("kernelName1")
+    if "block_m" in row.cells and not (block and block > 0 and block == int(block)):
+        yield "block_m", f"no number of rows, {FAILS}"
+    if row.one_stage and isinstance(row.cells["run_1stage"], str):
+        yield "run_1stage", "all of the column becomes text, text is true, and rows of two stages fail as one"
+    elif row.one_stage and first and not first.startswith(("_Z", "flydsl_mxmoe_")):  # an mxmoe row is not asked
+        yield "run_1stage", f"one stage is run, which {first} is no kernel of: {FAILS}"
+    for name, code, is_read in (
+        ("ksplit", "splitk=", not row.one_stage and not first.startswith("_Z")),  # assembly does not split
+        ("xbf16", '"xbf16" in cfg', row.one_stage),
+        ("flat", '"flat" in cfg', row.one_stage),
+    ):
+        if is_read and name in row.cells and row.number(name) is None and row.kernels.looked_up_with(code):
+            yield name, FAILS
+
+
+@moe_check
+def unnamed_kernel(row: Row) -> Iterator[Finding]:
+    """An empty name is NaN to AITER, which asks it how it begins, or hands it to C++."""
+    needed = ("kernelName1",) if row.one_stage else ("kernelName1", "kernelName2")
+    empty = [name for name in needed if name in row.cells and not row.text(name)]
+    if empty:
+        severity = Severity.SLOW if _needs_no_name(row) else None
+        effect = f"no {' and no '.join(empty)}: {'AITER takes a kernel of its own choice' if severity else FAILS}"
+        yield row.finding(Kind.UNNAMED_KERNEL, effect, "name the kernel, or take the row out", severity)
+
+
+def _needs_no_name(row: Row) -> bool:
+    """fp4 and fp8 weights by blocks of 32 have a way of their own where no name decides before."""
+    if row.one_stage or row.text("q_type") != "QuantType.per_1x32":
+        return False
+    if any(name.startswith(("flydsl_", "opus_")) for name in row.names):
+        return False
+    asks_only_text = row.kernels.looked_up_with("isinstance(kernelName1, str)")  # since v0.1.18
+    asks_first = row.kernels.looked_up_with('kernelName1.startswith("flydsl_")')  # since v0.1.12
+    return asks_only_text or (row.text("act_type") == "ActivationType.Swiglu" and not asks_first)
+
+
+@moe_check
+def overruled(row: Row) -> Iterator[Finding]:
+    """From ROCm/aiter#3377 a FlyDSL heuristic comes before the kernels that an fp4 row of other makes names."""
+    if (
+        row.names
+        and not row.one_stage
+        and row.text("q_type") == "QuantType.per_1x32"
+        and row.text("q_dtype_a").startswith(("torch.float4", "torch.float8"))
+        and row.text("q_dtype_w").startswith("torch.float4")
+        and row.text("act_type") != "ActivationType.Swiglu"  # which way that goes hangs on how the gate is laid out
+        and not row.text("_tag")  # such a row is not even read
+        and row.number("use_g1u1")
+        and not row.number("doweight_stage1")
+        and not any(name.startswith(("flydsl_", "opus_")) for name in row.names)
+        and row.kernels.looked_up_with('"AITER_FLYDSL_FORCE", "1"')
+    ):
+        yield row.finding(Kind.OVERRULED, "AITER runs its FlyDSL heuristic in place of these kernels", OVERRULED)
+
+
+OVERRULED = "take a row that names FlyDSL kernels, or set AITER_FLYDSL_FORCE=0"
+
+
+@moe_check
 def flat_matches(row: Row) -> Iterator[Finding]:
     """A one-stage assembly row must say of the kernel's layout what the manifest says."""
-    if row.number("run_1stage") and "flat" in row.cells:
+    if row.one_stage and row.number("flat") is not None:
         listed = row.kernels.flat(row.text("kernelName1"), row.gfx)
         if listed is not None and listed != int(row.number("flat") or 0):
-            effect = f"flat is {row.text('flat') or 'missing'}, the manifest says {listed}"
+            effect = f"flat is {row.text('flat')}, the manifest says {listed}"
             yield row.finding(Kind.FLAT_MISMATCH, effect, "set flat to the manifest's value")
 
 
@@ -206,9 +203,22 @@ def flat_matches(row: Row) -> Iterator[Finding]:
 def never_timed(row: Row) -> Iterator[Finding]:
     """A time of zero is no time: rtp-llm#1345 was refused for such rows."""
     if "us" in row.cells and not (row.number("us") or 0) > 0:
-        yield row.finding(
-            Kind.NEVER_TIMED, f"us is {row.text('us') or 'missing'}", "time it with gemm_moe_tune.py --run_config"
-        )
+        yield row.finding(Kind.NEVER_TIMED, f"us is {row.text('us') or 'missing'}", row.retune)
+
+
+@check
+def odd_measurement(row: Row) -> Iterator[Finding]:
+    """A tuner writes numbers, and an error also as a percentage."""
+    odd = [name for name in MEASURED if name in row.cells and not _is_measured(row, name)]
+    if odd:
+        cells = ", ".join(f"{name} is {row.text(name) or 'missing'}" for name in odd)
+        yield row.finding(Kind.ODD_MEASUREMENT, cells, row.retune)
+
+
+def _is_measured(row: Row, name: str) -> bool:
+    text = row.text(name)
+    percent = name.startswith("err") and text.endswith("%")
+    return number(text[:-1] if percent else row.cells[name]) is not None
 
 
 def operations(row: Row) -> float | None:
@@ -240,7 +250,7 @@ def impossible_speed(row: Row) -> Iterator[Finding]:
     bound = peak * min(1.0, cu_num / FULL[row.gfx])
     if work / us > bound:
         effect = f"{us} us would be {work / us:.0f} TFLOPS; the chip does {bound:.0f} at most"
-        yield row.finding(Kind.IMPOSSIBLE_SPEED, effect, "retune the row on the chip")
+        yield row.finding(Kind.IMPOSSIBLE_SPEED, effect, row.retune)
 
 
 def _gemm_type(name: str) -> str:
@@ -255,7 +265,7 @@ def speed_contradicts_time(row: Row) -> Iterator[Finding]:
         return
     if not 0.8 < tflops * us / work < 1.25:
         effect = f"tflops {tflops:.4g} but us {us:.4g} means {work / us:.4g}"
-        yield row.finding(Kind.SPEED_CONTRADICTS_TIME, effect, "time it with the tuner's --run_config")
+        yield row.finding(Kind.SPEED_CONTRADICTS_TIME, effect, row.retune)
 
 
 @check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rocmfix.aiter import checks, frame as csv
-from rocmfix.aiter.checks import Check, Row
+from rocmfix.aiter import frame as csv
+from rocmfix.aiter.checks import Check, checks_of
 from rocmfix.aiter.findings import SEVERITY, Finding, Kind, Report, Severity
 from rocmfix.aiter.frame import Frame, Origin, UnreadableError
 from rocmfix.aiter.generation import UNKNOWN, Generation
@@ -14,6 +14,7 @@ from rocmfix.aiter.layout import CORE, AiterTree
 from rocmfix.aiter.neighbours import copied_times, high_errors
 from rocmfix.aiter.probing import probe
 from rocmfix.aiter.reader import Refusal, Table, TableFile, index, load, merge
+from rocmfix.aiter.row import Row, rows_of
 from rocmfix.aiter.schema import FAMILIES, FMOE, Family
 from rocmfix.aiter.selection import Selection, named, select
 from rocmfix.aiter.trouble import gemm_trouble, refused, replaced, table_trouble
@@ -42,8 +43,8 @@ def examine(
             if isinstance(frame, UnreadableError):
                 findings.append(_unreadable(frame, selection))
             else:
-                rows += checks.rows(frame, selection.family, gfx, kernels)
-        findings += _row_findings(rows, checks.checks_of(selection.family))
+                rows += rows_of(frame, selection.family, gfx, kernels)
+        findings += _row_findings(rows, checks_of(selection.family))
         _count(rows, counts)
         findings += _missing_files(selection)
         if known is not None and selection.files:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from rocmfix.model import Record
+from rocmfix.shown import shown
+
+Shown = Annotated[str, AfterValidator(shown)]
+"""A field that is only there to be read: what a table holds may stand in it."""
 
 
 class Severity(str, Enum):
@@ -29,22 +36,28 @@ class Kind(str, Enum):
     COLUMN_MISMATCH = "column-mismatch"
     DUPLICATE_RAISES = "duplicate-raises"
     UNSORTABLE = "unsortable"
+    NUMERIC_GFX = "numeric-gfx"
     UNKNOWN_KERNEL = "unknown-kernel"
     NO_COMPILED_SHAPE = "no-compiled-shape"
+    UNNAMED_KERNEL = "unnamed-kernel"
     KNOWN_BAD_KERNEL = "known-bad-kernel"
     TILE_DOES_NOT_DIVIDE = "tile-does-not-divide"
     BLOCK_MISMATCH = "block-mismatch"
+    BAD_SETTING = "bad-setting"
     FLAT_MISMATCH = "flat-mismatch"
     HIGH_ERROR = "high-error"
     TABLE_OFF = "table-off"
+    NO_ROWS = "no-rows"
     HOLE = "hole"
     REPLACED_TABLE = "replaced-table"
+    OVERRULED = "overruled"
     ACT_SHADOWED = "act-shadowed"
     ORDER_DEPENDENT = "order-dependent"
     NEVER_TIMED = "never-timed"
     COPIED_TIME = "copied-time"
     IMPOSSIBLE_SPEED = "impossible-speed"
     SPEED_CONTRADICTS_TIME = "speed-contradicts-time"
+    ODD_MEASUREMENT = "odd-measurement"
     SHADOWED = "shadowed"
     DELETED_BY_MERGE = "deleted-by-merge"
     UNREACHABLE_TOKEN = "unreachable-token"  # noqa: S105 - a number of tokens
@@ -64,22 +77,28 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.COLUMN_MISMATCH: Severity.BOOT,
     Kind.DUPLICATE_RAISES: Severity.BOOT,
     Kind.UNSORTABLE: Severity.BOOT,
+    Kind.NUMERIC_GFX: Severity.BOOT,
     Kind.UNKNOWN_KERNEL: Severity.BOOT,
     Kind.NO_COMPILED_SHAPE: Severity.BOOT,
+    Kind.UNNAMED_KERNEL: Severity.BOOT,
     Kind.KNOWN_BAD_KERNEL: Severity.WRONG_OUTPUT,
     Kind.TILE_DOES_NOT_DIVIDE: Severity.WRONG_OUTPUT,
     Kind.BLOCK_MISMATCH: Severity.WRONG_OUTPUT,
+    Kind.BAD_SETTING: Severity.BOOT,
     Kind.FLAT_MISMATCH: Severity.WRONG_OUTPUT,
     Kind.HIGH_ERROR: Severity.WRONG_OUTPUT,
     Kind.TABLE_OFF: Severity.SLOW,
+    Kind.NO_ROWS: Severity.SLOW,
     Kind.HOLE: Severity.SLOW,
     Kind.REPLACED_TABLE: Severity.SLOW,
+    Kind.OVERRULED: Severity.SLOW,
     Kind.ACT_SHADOWED: Severity.SLOW,
     Kind.ORDER_DEPENDENT: Severity.SLOW,
     Kind.NEVER_TIMED: Severity.SLOW,
     Kind.COPIED_TIME: Severity.SLOW,
     Kind.IMPOSSIBLE_SPEED: Severity.SLOW,
     Kind.SPEED_CONTRADICTS_TIME: Severity.SLOW,
+    Kind.ODD_MEASUREMENT: Severity.DEAD,
     Kind.SHADOWED: Severity.DEAD,
     Kind.DELETED_BY_MERGE: Severity.DEAD,
     Kind.UNREACHABLE_TOKEN: Severity.DEAD,
@@ -92,7 +111,7 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.UNKNOWN_READER: Severity.DEAD,
 }
 """The usual severity of a kind; a finding may be milder, as an unknown CK kernel is slow and an unknown FlyDSL
-kernel stops the server, or graver, as a block_m that is no number fails the request."""
+kernel stops the server."""
 
 MEANING: dict[Kind, str] = {
     Kind.UNREADABLE: "pandas cannot read the file: the first request of its kind fails",
@@ -101,22 +120,28 @@ MEANING: dict[Kind, str] = {
     Kind.COLUMN_MISMATCH: "files that are merged have different columns: this AITER refuses them",
     Kind.DUPLICATE_RAISES: "two rows of one key: AITER raises, and from v0.1.12 rewrites the files first (#2503)",
     Kind.UNSORTABLE: "us holds text: the merge cannot sort and fails",
+    Kind.NUMERIC_GFX: "gfx is 0 or empty in rows, and text in none: with pandas 3 the first request fails",
     Kind.UNKNOWN_KERNEL: "this AITER has no kernel of that name",
     Kind.NO_COMPILED_SHAPE: "an mxmoe row for a shape whose sorting kernel is not compiled (aiter#5156)",
+    Kind.UNNAMED_KERNEL: "a kernel that the row needs has no name",
     Kind.KNOWN_BAD_KERNEL: "a kernel that gave wrong answers, with the thread that says so",
     Kind.TILE_DOES_NOT_DIVIDE: "the tile does not divide the dimension it tiles",
     Kind.BLOCK_MISMATCH: "block_m, which sorts the tokens, is not the block the kernel takes",
+    Kind.BAD_SETTING: "block_m, ksplit, run_1stage, xbf16 or flat is nothing that AITER can run the row with",
     Kind.FLAT_MISMATCH: "flat is not what the assembly manifest says of the kernel (aiter#4628)",
     Kind.HIGH_ERROR: "the error measured at tuning is above the tuner's own limit, and twice that of rows like it",
     Kind.TABLE_OFF: "a cell makes a whole key column text: every row of the merged table misses, silently",
+    Kind.NO_ROWS: "the table that is read has no row: every lookup runs the heuristic",
     Kind.HOLE: "a shape lacks rows for some buckets: those token counts run the heuristic",
     Kind.REPLACED_TABLE: "a variable of the image replaces the shipped tables, and lookups they answer now miss",
+    Kind.OVERRULED: "the row answers, and AITER runs its heuristic all the same (aiter#3377)",
     Kind.ACT_SHADOWED: "act_type is ignored and a row for another activation comes first (aiter#4394)",
     Kind.ORDER_DEPENDENT: "which of two rows counts depends on the order of files in a directory",
     Kind.NEVER_TIMED: "us is 0 or missing: the row was not measured, and wins every lowest-us merge",
     Kind.COPIED_TIME: "neighbouring buckets have the same us to the last digit: one was copied",
     Kind.IMPOSSIBLE_SPEED: "the us mean more operations a second than the chip can do",
     Kind.SPEED_CONTRADICTS_TIME: "tflops and us disagree: the row was made from one of another shape",
+    Kind.ODD_MEASUREMENT: "a measured value is missing or no number: no tuner wrote it",
     Kind.SHADOWED: "an earlier row of the same key wins",
     Kind.DELETED_BY_MERGE: "the merge drops the row for one with a lower us",
     Kind.UNREACHABLE_TOKEN: "no token count is rounded to this bucket",
@@ -135,11 +160,11 @@ class Finding(Record):
 
     kind: Kind
     severity: Severity
-    file: str
+    file: Shown
     line: int | None
-    key: str
-    effect: str
-    hint: str
+    key: Shown
+    effect: Shown
+    hint: Shown
 
 
 class Report(Record):

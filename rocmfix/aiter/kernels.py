@@ -17,7 +17,8 @@ from typing import Any
 from rocmfix.aiter import dispatch
 from rocmfix.aiter.evaluator import Evaluator
 from rocmfix.aiter.interpreted import CannotTell, Function, Raised
-from rocmfix.aiter.layout import AiterTree
+from rocmfix.aiter.layout import FUSED_MOE, AiterTree
+from rocmfix.aiter.schema import Family
 
 FLYDSL = "aiter/ops/flydsl"
 CK_MOE = "csrc/ck_gemm_moe_2stages_codegen/gemm_moe_ck2stages_common.py"
@@ -84,6 +85,7 @@ class Kernels:
     _flat: dict[str, dict[str, int]] = field(default_factory=dict)
     _assembled: dict[str, frozenset[str]] = field(default_factory=dict)
     _ck: dict[tuple[Any, ...], frozenset[str]] = field(default_factory=dict)
+    _tuners: dict[Family, str | None] = field(default_factory=dict)
     _evaluators: dict[tuple[str, str], Evaluator] = field(default_factory=dict)
 
     def ask(self, name: str, gfx: str, *, moe: bool = True) -> Answer:
@@ -313,6 +315,21 @@ class Kernels:
                 names.update(lists.attribute(instance, "name") for instance in lists.instances())
                 gap = f"{path} could not be worked out: {lists.gap}" if lists.gap else None if names else gap
         return frozenset(names), gap
+
+    def looked_up_with(self, code: str) -> bool:
+        """Whether AITER's fused-MoE lookup has `code` in it: what it does with a cell is told by that."""
+        return code in self._lookup
+
+    @cached_property
+    def _lookup(self) -> str:
+        return self.tree.text(FUSED_MOE) or ""
+
+    def tuner(self, family: Family) -> str | None:
+        """The command that tunes rows of `family`, where the tree has it."""
+        if family not in self._tuners:
+            found = (command for command in family.tuners if self.tree.read(command.split()[0]) is not None)
+            self._tuners[family] = next(found, None)
+        return self._tuners[family]
 
     @cached_property
     def forces_tiles(self) -> bool:

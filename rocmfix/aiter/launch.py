@@ -14,6 +14,9 @@ from rocmfix.model import Record
 Quant = Literal["mxfp4", "fp8", "fp8-token", "bf16"]
 FUSED_EXPERTS = (256, 384)
 """`determine_num_fused_shared_experts` of sglang 0.5.14: 384 (Kimi-K2.5) only from a Quark MXFP4 checkpoint."""
+FUSING = ("deepseek", "glm_moe_dsa", "kimi", "glm4_moe")
+"""How the `model_type`s begin whose one shared expert sglang fuses."""
+SWIGLU, SWIGLU_PAD = "gpt_oss", 256
 SWIGLU_BOUND = 256
 """Below it AITER keeps bf16 activations for Swiglu (`GPTOSS_SWIGLU_MXFP4_BF16_BOUND` in `aiter/fused_moe.py`)."""
 FP4 = "torch.float4_e2m1fn_x2"
@@ -91,10 +94,10 @@ def read_model(text: str, quant: Quant | None = None) -> Model:
         experts=experts,
         topk=topk,
         shared=shared,
-        swiglu=kind == "gpt_oss",
+        swiglu=kind == SWIGLU,
         fuses=_fuses(kind, experts, shared, quant) and not _keeps_shared_expert(quantised),
         quant=quant,
-        pad=256 if kind == "gpt_oss" else 1,
+        pad=SWIGLU_PAD if kind == SWIGLU else 1,
     )
 
 
@@ -122,8 +125,7 @@ def _first(config: Mapping[str, Any], *names: str) -> int:
 
 
 def _fuses(kind: str, experts: int, shared: int, quant: Quant) -> bool:
-    family = kind.startswith(("deepseek", "glm_moe_dsa", "kimi", "glm4_moe"))
-    return family and shared == 1 and experts in FUSED_EXPERTS and (experts != 384 or quant == "mxfp4")
+    return kind.startswith(FUSING) and shared == 1 and experts in FUSED_EXPERTS and (experts != 384 or quant == "mxfp4")
 
 
 def keys(model: Model, launch: Launch, rules: Generation) -> tuple[MoeKey, ...]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
+from pydantic import Field, StringConstraints, ValidationError
+
+from rocmfix.aiter.findings import Shown
 from rocmfix.aiter.frame import Cell
 from rocmfix.aiter.generation import Generation
 from rocmfix.aiter.reader import Table, key_columns
@@ -22,21 +26,24 @@ WEIGHT = {"gfx": 9, "cu_num": 9, "model_dim": 5, "inter_dim": 3}
 ENUM = re.compile(r"<(?P<name>\w+\.\w+): -?\d+>")
 
 
+Word = Annotated[str, StringConstraints(max_length=100)]
+
+
 class MoeKey(Record):
     """The fourteen values a fused-MoE lookup is made with; `token` is a bucket once rounded."""
 
-    gfx: str
+    gfx: Word
     cu_num: int
-    token: int
+    token: Annotated[int, Field(gt=0)]
     model_dim: int
     inter_dim: int
     expert: int
     topk: int
-    act_type: str
-    dtype: str
-    q_dtype_a: str
-    q_dtype_w: str
-    q_type: str
+    act_type: Word
+    dtype: Word
+    q_dtype_a: Word
+    q_dtype_w: Word
+    q_type: Word
     use_g1u1: int
     doweight_stage1: int
 
@@ -53,10 +60,12 @@ class Answer(MoeKey):
     """A lookup and what answers it."""
 
     hit: bool
-    file: str | None = None
+    file: Shown | None = None
     line: int | None = None
-    kernels: tuple[str, ...] = ()
-    why: str = ""
+    kernels: tuple[Shown, ...] = ()
+    neighbours: tuple[int, ...] = ()
+    """Of a miss: the nearest buckets below and above that rows of the same shape have."""
+    why: Shown = ""
 
 
 def answer(table: Table, key: MoeKey) -> Answer:
@@ -64,7 +73,9 @@ def answer(table: Table, key: MoeKey) -> Answer:
     wanted = key.rounded(table.rules)
     row = table.find(wanted.cells(table.rules))
     if row is None:
-        return Answer(**wanted.model_dump(), hit=False, why=_why_missed(table, wanted))
+        near = _neighbours(table, wanted)
+        why = f"no row: {heuristic(wanted)}; {_rows_at(near, wanted) if near else _nearest(table, wanted)}"
+        return Answer(**wanted.model_dump(), hit=False, neighbours=near, why=why)
     cells = table.frame.row(row)
     origin = table.frame.origins[row]
     kernels = tuple(str(cells[name]) for name in ("kernelName1", "kernelName2") if cells.get(name) is not None)
@@ -83,8 +94,19 @@ def _why_hit(asked: MoeKey, wanted: MoeKey, cells: dict[str, Cell]) -> str:
     return "; ".join(notes) or "every key column matches"
 
 
-def _why_missed(table: Table, wanted: MoeKey) -> str:
-    """The nearest rows differ in how many columns, and which."""
+def _neighbours(table: Table, wanted: MoeKey) -> tuple[int, ...]:
+    """The nearest buckets below and above at which a row of the same shape would answer."""
+    cells = {bucket: wanted.model_copy(update={"token": bucket}).cells(table.rules) for bucket in table.rules.ladder}
+    have = [bucket for bucket in cells if table.find(cells[bucket]) is not None]
+    return (*[each for each in have if each < wanted.token][-1:], *[each for each in have if each > wanted.token][:1])
+
+
+def _rows_at(buckets: Sequence[int], wanted: MoeKey) -> str:
+    return f"this shape has rows at {' and '.join(map(str, buckets))}, none at {wanted.token}"
+
+
+def _nearest(table: Table, wanted: MoeKey) -> str:
+    """The nearest row differs in the fewest columns, and in these."""
     names = key_columns(table.rules)
     cells = wanted.cells(table.rules)
     best: tuple[int, tuple[str, ...]] | None = None
@@ -93,8 +115,7 @@ def _why_missed(table: Table, wanted: MoeKey) -> str:
         distance = sum(WEIGHT.get(name, 1) for name, _ in pairs)
         if best is None or distance < best[0]:
             best = (distance, tuple(f"{name}={have}" for name, have in pairs))
-    nearest = f"; the nearest row has {', '.join(best[1])}" if best else ""
-    return f"no row: {heuristic(wanted)}{nearest}"
+    return f"the nearest row has {', '.join(best[1])}" if best else "the table has no row"
 
 
 def heuristic(key: MoeKey) -> str:
@@ -106,24 +127,29 @@ def heuristic(key: MoeKey) -> str:
     return f"the FlyDSL heuristic runs (tile {tile}x128x256), {cost}"
 
 
+COPY = "copy the tuple from a [fused_moe] log line, or the first fourteen cells of a row"
+
+
 def parse(text: str) -> MoeKey:
-    """A key typed by hand or copied from a log: the values with commas between, with or without gfx."""
+    """A key typed by hand, copied from a log or begun by a row: values with commas between, with or without gfx."""
     inner = text.strip()
     if match := LOGGED.search(inner):
         inner = match["key"]
     parts = [_bare(part) for part in inner.strip("()").split(",")]
-    if len(parts) == len(FMOE_KEY) - 1:
+    typed = len(parts)
+    if not parts[0].startswith("gfx"):
         parts.insert(0, {"256": "gfx950"}.get(parts[0], "gfx942"))
-    if len(parts) != len(FMOE_KEY):
+    if len(parts) < len(FMOE_KEY):
         raise TableError(
-            f"not a fused-MoE key: {len(parts)} values where {len(FMOE_KEY)} are needed",
+            f"not a fused-MoE key: {typed} values where {len(FMOE_KEY)} are needed",
             details=(", ".join(FMOE_KEY),),
-            hint="copy the tuple from a [fused_moe] log line, or the first fourteen cells of a row",
+            hint=COPY,
         )
     try:
-        return MoeKey.model_validate(dict(zip(FMOE_KEY, parts, strict=True)))
-    except ValueError as error:
-        raise TableError(f"not a fused-MoE key: {error}") from None
+        return MoeKey.model_validate(dict(zip(FMOE_KEY, parts, strict=False)))
+    except ValidationError as error:
+        wrong = ", ".join(f"{each['loc'][0]} is {each['input']}" for each in error.errors())
+        raise TableError(f"not a fused-MoE key: {wrong}", hint=COPY) from None
 
 
 def _bare(part: str) -> str:

@@ -53,6 +53,10 @@ def merge_tables(
     Raises TableError where neither decides, and where the result is not one this AITER reads.
     """
     rows = [row for file in files for row in _rows(file, 0)] + [row for file in preferred for row in _rows(file, 1)]
+    if not rows:
+        raise TableError(
+            f"no row in {', '.join(file.path for file in (*files, *preferred))}", hint="name a table with rows"
+        )
     columns = _columns((row.cells for row in rows), family, rules)
     rows, shadows = _unshadowed(rows, family, rules)
     kept, dropped = _decided(rows, family, rules)

@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from rocmfix.aiter.checks import Row
 from rocmfix.aiter.findings import Finding, Kind
+from rocmfix.aiter.row import Row
 from rocmfix.aiter.schema import FMOE
 
 KERNEL_FAMILY = re.compile(r"\D*")
 ERROR_LIMIT: Mapping[bool, float] = {True: 0.1, False: 0.05}
 """Of the fused-MoE tuner, and of the others (`errRatio` in `gemm_moe_tune.py` and `aiter/utility/base_tuner.py`)."""
 
+WITHOUT: Mapping[bool, str] = {True: "with AITER_BYPASS_TUNE_CONFIG=1", False: "without the row"}
+"""How the answers of a row are done without; only `aiter/fused_moe.py` reads the variable."""
 ERRORS = {"err1": "kernelName1", "err2": "kernelName2", "errRatio": "kernelName", "err_ratio": "kernelName"}
 """The errors that tuners write, and which kernel each is of."""
 
@@ -38,7 +40,7 @@ def high_errors(all_rows: Sequence[Row]) -> Iterator[Finding]:
             limit = ERROR_LIMIT[row.family is FMOE]
             if value > max(limit, 2 * usual):
                 effect = f"{name} is {value:.1%}; the tuner's limit is {limit:.0%}, and rows like it have {usual:.1%}"
-                yield row.finding(Kind.HIGH_ERROR, effect, "compare accuracy with AITER_BYPASS_TUNE_CONFIG=1")
+                yield row.finding(Kind.HIGH_ERROR, effect, f"compare accuracy {WITHOUT[row.family is FMOE]}")
 
 
 def _error(text: str, name: str) -> float | None:
@@ -57,7 +59,7 @@ def copied_times(all_rows: Sequence[Row]) -> Iterator[Finding]:
     """Neighbouring buckets of one shape with the same us to the last digit, whichever files they stand in."""
     shapes: dict[tuple[object, ...], list[Row]] = {}
     for row in all_rows:
-        if "token" in row.cells and row.number("us"):
+        if row.family.key and "token" in row.cells and row.number("us"):
             shape = (row.gfx, *(row.cells.get(name) for name in row.family.key if name not in {"gfx", "token"}))
             shapes.setdefault(shape, []).append(row)
     for found in shapes.values():

@@ -20,6 +20,8 @@ Key = tuple[Cell, ...]
 
 NOTHING = "No objects to concatenate"
 """What v0.1.11 raises where no file has a row."""
+NUMERIC_GFX = "gfx holds no text, and pandas 3 puts none into a column of numbers"
+"""Since v0.1.16 AITER guesses a gfx that is 0 or missing; pandas 2 only warns."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,10 @@ def index(merged: Merged, rules: Generation, gfx: str) -> Table | Refusal:
     if rules.key_gfx:
         if "gfx" not in frame.columns and "cu_num" not in frame.columns:
             return Refusal("KeyError", "no column 'cu_num'")
-        frame = _with_gfx(frame, gfx)
+        filled = _with_gfx(frame, gfx)
+        if (at := _unfillable(frame)) is not None:
+            return Refusal("TypeError", NUMERIC_GFX, at)
+        frame = filled
     frame, dropped = _untagged(frame, rules)
     names = key_columns(rules)
     missing = [name for name in names if name not in frame.columns]
@@ -303,6 +308,18 @@ def index(merged: Merged, rules: Generation, gfx: str) -> Table | Refusal:
     return Table(frame, rules, exact, any_act, dropped, (*merged.losses, *losses))
 
 
+def _unfillable(frame: Frame) -> Origin | None:
+    """The first row whose gfx would be guessed, in a column that cannot hold the guess."""
+    column = frame.column("gfx") if {"gfx", "cu_num"} <= set(frame.columns) else None
+    if column is None or column.kind not in {Kind.INT, Kind.FLOAT}:
+        return None
+    return next((at for at, cell in zip(frame.origins, column.cells, strict=True) if _says_nothing(cell)), None)
+
+
+def _says_nothing(cell: Cell) -> bool:
+    return cell is None or str(cell) in {"0", "", "nan", "None"}
+
+
 def _with_gfx(frame: Frame, gfx: str) -> Frame:
     """`_ensure_gfx_column`: the column, guessed where it is missing or says nothing."""
     if "gfx" not in frame.columns:
@@ -310,8 +327,7 @@ def _with_gfx(frame: Frame, gfx: str) -> Frame:
     cells = frame.column("gfx").cells
     units = frame.column("cu_num").cells if "cu_num" in frame.columns else None
     filled = tuple(
-        guess_gfx(units[row], gfx) if units and (cell is None or str(cell) in {"0", "", "nan", "None"}) else cell
-        for row, cell in enumerate(cells)
+        guess_gfx(units[row], gfx) if units and _says_nothing(cell) else cell for row, cell in enumerate(cells)
     )
     return frame.with_column("gfx", Column(Kind.MIXED, filled))
 

@@ -14,8 +14,8 @@ class Family:
     variable: str
     key: tuple[str, ...] = ()
     """The columns AITER looks a row up by, for the families whose reader is modelled."""
-    base: str = ""
-    """The stem of the default file, where it is not `name`."""
+    tuners: tuple[str, ...] = ()
+    """The commands AITER has or had to tune it, by the READMEs of `csrc`; a tree has one of them."""
 
     @property
     def untuned(self) -> str:
@@ -36,21 +36,59 @@ BATCHED_KEY = ("gfx", "cu_num", "B", "M", "N", "K")
 BF16_KEY = (*GEMM_KEY, "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
 """`aiter/tuned_gemm.py`."""
 
-FMOE = Family("tuned_fmoe", "AITER_CONFIG_FMOE", FMOE_KEY)
-BF16 = Family("bf16_tuned_gemm", "AITER_CONFIG_GEMM_BF16", BF16_KEY)
+MOE_TUNER = "csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py"
+"""Since v0.1.11 (`aiter/fused_moe.py`); before, `hsa/<gfx>/fmoe_2stages/tune.py`, which is not driven."""
+FMOE = Family("tuned_fmoe", "AITER_CONFIG_FMOE", FMOE_KEY, (MOE_TUNER,))
+BF16 = Family("bf16_tuned_gemm", "AITER_CONFIG_GEMM_BF16", BF16_KEY, ("csrc/gemm_a16w16/gemm_a16w16_tune.py",))
 GEMMS = (
-    Family("a4w4_blockscale_tuned_gemm", "AITER_CONFIG_GEMM_A4W4", GEMM_KEY),
-    Family("a8w8_tuned_gemm", "AITER_CONFIG_GEMM_A8W8", (*GEMM_KEY, "q_dtype_w")),
-    Family("a8w8_bpreshuffle_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE", (*GEMM_KEY, "q_dtype_w")),
-    Family("a8w8_blockscale_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE", GEMM_KEY),
-    Family("a8w8_blockscale_bpreshuffle_tuned_gemm", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", GEMM_KEY),
-    Family("a8w8_tuned_batched_gemm", "AITER_CONFIG_A8W8_BATCHED_GEMM", BATCHED_KEY),
-    Family("bf16_tuned_batched_gemm", "AITER_CONFIG_BF16_BATCHED_GEMM", BATCHED_KEY),
+    Family(
+        "a4w4_blockscale_tuned_gemm",
+        "AITER_CONFIG_GEMM_A4W4",
+        GEMM_KEY,
+        ("csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py",),
+    ),
+    Family(
+        "a8w8_tuned_gemm", "AITER_CONFIG_GEMM_A8W8", (*GEMM_KEY, "q_dtype_w"), ("csrc/ck_gemm_a8w8/gemm_a8w8_tune.py",)
+    ),
+    Family(
+        "a8w8_bpreshuffle_tuned_gemm",
+        "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
+        (*GEMM_KEY, "q_dtype_w"),
+        ("csrc/ck_gemm_a8w8_bpreshuffle/gemm_a8w8_bpreshuffle_tune.py",),
+    ),
+    Family(
+        "a8w8_blockscale_tuned_gemm",
+        "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
+        GEMM_KEY,
+        ("csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py",),
+    ),
+    Family(
+        "a8w8_blockscale_bpreshuffle_tuned_gemm",
+        "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
+        GEMM_KEY,
+        (
+            "csrc/ck_gemm_a8w8_blockscale_bpreshuffle/gemm_a8w8_blockscale_bpreshuffle_tune.py",
+            "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle",
+        ),
+    ),
+    Family(
+        "a8w8_tuned_batched_gemm",
+        "AITER_CONFIG_A8W8_BATCHED_GEMM",
+        BATCHED_KEY,
+        ("csrc/ck_batched_gemm_a8w8/batched_gemm_a8w8_tune.py",),
+    ),
+    Family(
+        "bf16_tuned_batched_gemm",
+        "AITER_CONFIG_BF16_BATCHED_GEMM",
+        BATCHED_KEY,
+        ("csrc/ck_batched_gemm_bf16/batched_gemm_bf16_tune.py",),
+    ),
     BF16,
     Family(
         "batched_gemm_a8w8_blockscale_mxscale_tuned",
         "AITER_CONFIG_BATCHED_GEMM_A8W8_BLOCKSCALE_MXSCALE",
         ("gfx", "b", "m", "n", "k"),
+        ("csrc/opus_gemm/opus_bmm_mxscale_tune.py",),
     ),
 )
 OTHERS = (

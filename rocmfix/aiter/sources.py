@@ -37,8 +37,6 @@ class TableSource(Record):
     commit: Commit
     path: SafePath
     sha256: Digest
-    since: Commit
-    """The oldest AITER commit whose kernels the rows need."""
     keep: tuple[str, ...] = ()
     """Only rows that have these cells, such as `expert=256`; all rows when empty."""
 

@@ -10,7 +10,7 @@ from rocmfix.aiter.findings import SEVERITY, Finding, Kind
 from rocmfix.aiter.frame import Cell, Column, Frame, Kind as CellKind, Origin
 from rocmfix.aiter.generation import Act, Duplicates, Generation, Tags
 from rocmfix.aiter.layout import AiterTree
-from rocmfix.aiter.reader import NOTHING, Loss, Refusal, Table, key_columns, load, merge
+from rocmfix.aiter.reader import NOTHING, NUMERIC_GFX, Loss, Refusal, Table, key_columns, load, merge
 from rocmfix.aiter.schema import FMOE
 from rocmfix.aiter.selection import Selection, shipped
 
@@ -23,6 +23,8 @@ TEXTS: Mapping[str, re.Pattern[str]] = {
     "q_type": re.compile(r"QuantType\.\w+"),
     "act_type": re.compile(r"ActivationType\.\w+"),
 }
+TAKEN = ("block_m", "ksplit", "kernelName1", "kernelName2")
+"""What `get_2stage_cfgs` takes of a row without asking whether it is there."""
 REFUSALS: Mapping[str, Kind] = {
     "KeyError": Kind.MISSING_COLUMN,
     "AssertionError": Kind.COLUMN_MISMATCH,
@@ -44,7 +46,14 @@ def finding(kind: Kind, at: Origin | None, key: str, effect: str, hint: str) -> 
     )
 
 
-HINTS = {Kind.DUPLICATE_RAISES: "name each key once", Kind.UNREADABLE: "give one of the files a row"}
+SAID: Mapping[str, Kind] = {NOTHING: Kind.UNREADABLE, NUMERIC_GFX: Kind.NUMERIC_GFX}
+HINTS = {
+    Kind.DUPLICATE_RAISES: "name each key once",
+    Kind.UNREADABLE: "give one of the files a row",
+    Kind.NUMERIC_GFX: "write the chip into the column",
+    Kind.UNSORTABLE: "mend the cell",
+    Kind.MISSING_COLUMN: "add the column; between cells is a comma",
+}
 
 
 def refused(refusal: Refusal, selection: Selection, rules: Generation) -> Iterator[Finding]:
@@ -65,8 +74,8 @@ def refused(refusal: Refusal, selection: Selection, rules: Generation) -> Iterat
 def _kind_of(refusal: Refusal) -> Kind:
     if "Column mismatch" in refusal.message:
         return Kind.COLUMN_MISMATCH
-    if refusal.message == NOTHING:
-        return Kind.UNREADABLE
+    if refusal.message in SAID:
+        return SAID[refusal.message]
     return REFUSALS.get(refusal.error, Kind.DUPLICATE_RAISES)
 
 
@@ -81,6 +90,10 @@ def _duplicate(loss: Loss) -> Finding:
 def table_trouble(table: Table, selection: Selection) -> Iterator[Finding]:
     """Everything about rows that will not answer, and shapes that are not answered."""
     off = _text_columns(table)
+    yield from _unsaid(table, selection)
+    if not len(table.frame):
+        place, effect = Origin(selection.files[0].path, 0), "the table has no row: every lookup runs the heuristic"
+        yield finding(Kind.NO_ROWS, place, "", effect, "name a table with rows")
     yield from _table_off(table, selection, off)
     yield from _losers(table)
     yield from _dropped(table)
@@ -88,6 +101,13 @@ def table_trouble(table: Table, selection: Selection) -> Iterator[Finding]:
     yield from _unreachable(table, off)
     if not off:
         yield from _holes(table)
+
+
+def _unsaid(table: Table, selection: Selection) -> Iterator[Finding]:
+    missing = [name for name in TAKEN if name not in table.frame.columns]
+    if missing and len(table.frame):
+        effect = f"no column {', '.join(missing)}: KeyError at the first request that a row answers"
+        yield finding(Kind.MISSING_COLUMN, Origin(selection.files[0].path, 1), "", effect, "add the column")
 
 
 def key_text(names: Sequence[str], cells: Sequence[Cell]) -> str:

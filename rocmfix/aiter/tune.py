@@ -9,15 +9,14 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from rocmfix.aiter import frame as csv
+from rocmfix.aiter.findings import Shown
 from rocmfix.aiter.frame import UnreadableError
 from rocmfix.aiter.layout import AiterTree
 from rocmfix.aiter.reader import TableFile
-from rocmfix.aiter.schema import UNTUNED_FMOE
+from rocmfix.aiter.schema import MOE_TUNER, UNTUNED_FMOE
 from rocmfix.errors import TableError
 from rocmfix.model import Record
 
-TUNER = "csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py"
-"""Since v0.1.11 (`aiter/fused_moe.py`); before, `hsa/<gfx>/fmoe_2stages/tune.py`, which is not driven."""
 HOME = "/sgl-workspace/aiter"
 """Where sglang's ROCm images keep AITER (`docker/rocm.Dockerfile`)."""
 SHAPE = tuple(name for name in UNTUNED_FMOE if name != "token")
@@ -57,7 +56,7 @@ class Rejected(Record):
     """A tuned row that is not taken."""
 
     line: int
-    why: str
+    why: Shown
 
 
 class Provenance(Record):
@@ -68,8 +67,8 @@ class Provenance(Record):
     shapes_sha256: str
     table_sha256: str
     rows: int
-    missing: tuple[str, ...]
-    rejected: tuple[str, ...]
+    missing: tuple[Shown, ...]
+    rejected: tuple[Shown, ...]
     finished: str
 
 
@@ -102,9 +101,9 @@ def _job(lines: Sequence[str]) -> Job:
 
 def runs(job: Job, options: Options, folder: str, tree: AiterTree | None = None) -> tuple[Run, ...]:
     """The containers of a job. `tree` is the image's AITER, when it is at hand, to see that the tuner is there."""
-    if tree is not None and tree.read(TUNER) is None:
+    if tree is not None and tree.read(MOE_TUNER) is None:
         raise TableError(
-            f"{tree.source} has no {TUNER}", hint="tuners before v0.1.11 are not driven: use a newer image to tune"
+            f"{tree.source} has no {MOE_TUNER}", hint="tuners before v0.1.11 are not driven: use a newer image to tune"
         )
     passes = (False, True) if options.mxfp4 else (False,)
     return tuple(_run(job, options, folder, mxfp4=mxfp4) for mxfp4 in passes)
@@ -116,7 +115,7 @@ def _run(job: Job, options: Options, folder: str, *, mxfp4: bool) -> Run:
     output = "mxfp4.csv" if mxfp4 else "tuned.csv"
     # --all compares anew what a kept file already has; --shape_grouped and the rest as ROCm/aiter#4629 ran it.
     tuner = (
-        "python3", f"{options.home}/{TUNER}",
+        "python3", f"{options.home}/{MOE_TUNER}",
         "-i", "/tune/untuned.csv",
         "-o", f"/tune/{output}",
         "--all", "--shape_grouped",

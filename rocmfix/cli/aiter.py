@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rocmfix.cli._options import dry_run_option, json_option, print_json
+from rocmfix.cli._tables import contents, opened, say, table_file, writable
 
 if TYPE_CHECKING:
     from rocmfix.aiter.launch import Model
-    from rocmfix.aiter.layout import AiterTree
-    from rocmfix.aiter.reader import TableFile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +20,8 @@ TREE_HELP = "An AITER tree: a checkout, an unpacked wheel, a .whl file, git:REF,
 CSV = click.Path(path_type=Path, exists=True, dir_okay=False)
 QUANT = click.Choice(["mxfp4", "fp8", "fp8-token", "bf16"])
 LARGEST_LOG = 256 << 20
+MOST = 1 << 60
+"""Of tokens or calls: above it their product says nothing."""
 
 
 @click.group()
@@ -42,36 +43,6 @@ def gfx_option(function: F) -> F:
 def in_option(function: F) -> F:
     """`--in TREE`: the AITER whose tables are asked."""
     return click.option("--in", "tree", required=True, metavar="TREE", help=TREE_HELP)(function)
-
-
-def opened(spec: str) -> AiterTree:
-    """The AITER tree that a user names; of an image with the ENV by which it chooses its tables."""
-    from rocmfix.aiter.layout import AiterTree
-    from rocmfix.source import open_tree
-
-    if spec.startswith("image:") or _reads_like_an_image(spec):
-        from rocmfix.image.source import open_aiter
-
-        return open_aiter(spec.removeprefix("image:"))
-    return AiterTree(open_tree(spec, project="aiter"))
-
-
-def _reads_like_an_image(spec: str) -> bool:
-    """`name:tag` or `name@digest`, and nothing of that name lies here."""
-    return not spec.startswith("git:") and (":" in spec or "@" in spec) and not Path(spec).exists()
-
-
-def table_file(path: Path) -> TableFile:
-    """A CSV a user names."""
-    from rocmfix.aiter.reader import TableFile
-
-    return TableFile(str(path), path.read_bytes())
-
-
-def say(lines: Iterable[str]) -> None:
-    """Lines on stdout; what a table holds may not drive the terminal."""
-    for line in lines:
-        click.echo("".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in line))
 
 
 @command.command()
@@ -101,12 +72,13 @@ def doctor(
     from rocmfix.aiter.schema import FAMILIES, FMOE
     from rocmfix.aiter.show import report_lines
 
-    files = [Path(item) for item in what if item.endswith(".csv")]
-    trees = [item for item in what if not item.endswith(".csv")]
-    if len(trees) + (tree is not None) != 1:
-        raise click.UsageError("name one AITER: TREE, or --for TREE with CSVs")
+    files = [Path(item) for item in dict.fromkeys(what) if item.endswith(".csv")]
+    trees = [item for item in what if not item.endswith(".csv")] + ([] if tree is None else [tree])
+    if len(trees) != 1:
+        taken = f"; {' and '.join(trees)} are taken for one, since tables end in .csv" if trees else ""
+        raise click.UsageError(f"name one AITER: TREE, or --for TREE with CSVs{taken}")
     report = examine(
-        opened(tree or trees[0]), [table_file(path) for path in files], gfx, families=(FMOE,) if fmoe else FAMILIES
+        opened(trees[0]), [table_file(path) for path in files], gfx, families=(FMOE,) if fmoe else FAMILIES
     )
     if as_json:
         print_json(report)
@@ -137,28 +109,36 @@ def doctor(
 @click.option("--untuned", type=click.Path(path_type=Path), help="Write what no row answers, for the tuner.")
 @gfx_option
 @json_option
-def coverage(model: Path | None, tree: str, untuned: Path | None, as_json: bool, **flags: Any) -> None:
-    """See which fused-MoE lookups of a launch hit a tuned row, and which run the heuristic."""
+@click.pass_context
+def coverage(
+    ctx: click.Context, /, model: Path | None, tree: str, untuned: Path | None, *, as_json: bool, **flags: Any
+) -> None:
+    """See which fused-MoE lookups of a launch hit a tuned row, and which run the heuristic.
+
+    Exits 1 when none hits, 0 otherwise: as for doctor, a hole is slow and stops nothing.
+    """
     from rocmfix.aiter.coverage import cover, share, table_of
     from rocmfix.aiter.launch import Launch, untuned as asking
     from rocmfix.aiter.schema import UNTUNED_FMOE
     from rocmfix.aiter.show import coverage_lines
 
     described, workload = _model(model, flags), _workload(flags["workload"])
+    target = untuned and writable(untuned, *flags["tables"], *([model] if model else []))
     table = table_of(opened(tree), tuple(table_file(path) for path in flags["tables"]), flags["gfx"])
     names = ("tp", "dp", "ep", "shared_fusion", "draft_tokens", "chunk", "gfx", "cu_num", "batches")
     launch = Launch(quant=described.quant, **{name: flags[name] for name in names if flags[name] not in {None, ()}})
     found = cover(table, described, launch)
-    if untuned is not None:
+    if target is not None:
         from rocmfix.system import files
 
-        files.write_atomic(untuned, asking(found.missing, UNTUNED_FMOE).encode())
+        files.write_atomic(target, asking(found.missing, UNTUNED_FMOE).encode())
     if as_json:
         print_json(found)
-        return
-    say(coverage_lines(found))
-    if workload:
-        click.echo(f"{share(table, described, launch, workload):.1%} of the workload's tokens hit")
+    else:
+        say(coverage_lines(found))
+        if workload:
+            click.echo(f"{share(table, described, launch, workload):.1%} of the workload's tokens hit")
+    ctx.exit(0 if found.hit else 1)
 
 
 def _model(path: Path | None, flags: dict[str, Any]) -> Model:
@@ -169,9 +149,11 @@ def _model(path: Path | None, flags: dict[str, Any]) -> Model:
         if given := [f"--{name}" for name, value in sizes.items() if value is not None]:
             raise click.UsageError(f"{', '.join(given)} and a config.json: give one or the other")
         config = path / "config.json" if path.is_dir() else path
-        return read_model(config.read_bytes().decode("utf-8", "replace"), flags["quant"])
+        return read_model(contents(config).decode("utf-8", "replace"), flags["quant"])
     if None in sizes.values():
         raise click.UsageError("give MODEL_DIR, or --hidden, --inter, --experts and --topk")
+    if sizes["topk"] > sizes["experts"]:
+        raise click.UsageError(f"--topk {sizes['topk']}, of --experts {sizes['experts']}")
     return Model(name="flags", shared=flags["shared"], quant=flags["quant"] or "mxfp4", **sizes)
 
 
@@ -181,7 +163,7 @@ def _workload(parts: tuple[str, ...]) -> dict[int, float]:
         found = {int(count): float(often) for count, often in pairs}
     except ValueError:
         found = {0: 0.0}
-    if any(count < 1 or not 0 < often < float("inf") for count, often in found.items()):
+    if any(not 0 < count < MOST or not 0 < often < MOST for count, often in found.items()):
         raise click.UsageError("--workload is TOKENS=CALLS, such as 64=1000")
     return found
 
@@ -213,18 +195,16 @@ def merge(
     rules = probe(opened(tree))
     if rules is None or not rules.known:
         raise TableError(f"{tree}: this AITER reads its tables in a way not seen before")
-    tables = [table_file(path) for path in csvs]
+    tables = [table_file(path) for path in dict.fromkeys(csvs)]
     first, *others = families = [family_by_content(file) for file in tables]
-    if any(output.exists() and output.samefile(path) for path in (*csvs, *preferred)):
-        raise TableError(f"{output} is one of the tables that are merged", hint="give another file with -o")
+    writable(output, *csvs, *preferred)
     if any(family is not first for family in others):
         raise TableError("these are tables of different families", details=tuple(family.name for family in families))
     merged = merge_tables(tables, first, rules, preferred=[table_file(path) for path in preferred], gfx=gfx)
-    for gone, kept in merged.dropped:
-        click.echo(f"{gone.file}:{gone.line} gave way to {kept.file}:{kept.line}", err=True)
+    say((f"{gone.file}:{gone.line} gave way to {kept.file}:{kept.line}" for gone, kept in merged.dropped), err=True)
     if not dry_run:
         files.write_atomic(output, merged.data)
-    click.echo(f"{len(merged.origins)} rows{'' if dry_run else f' in {output}'}; use it with {first.variable}={output}")
+    say((f"{len(merged.origins)} rows{'' if dry_run else f' in {output}'}; use it with {first.variable}={output}",))
 
 
 @command.command()
@@ -232,11 +212,13 @@ def merge(
 @in_option
 @click.option("--table", "tables", type=CSV, multiple=True, help="Use these CSVs.")
 @gfx_option
+@click.pass_context
 @json_option
-def explain(what: str, tree: str, tables: tuple[Path, ...], gfx: str, as_json: bool) -> None:
+def explain(ctx: click.Context, what: str, tree: str, tables: tuple[Path, ...], gfx: str, *, as_json: bool) -> None:
     """Say which row answers a lookup and why, or what the heuristic costs.
 
     KEY is the tuple of a [fused_moe] log line or the first cells of a row; of a LOGFILE every key is explained.
+    Exits 1 when no row answers any.
     """
     from rocmfix.aiter.coverage import summed, table_of
     from rocmfix.aiter.lookup import keys_in, parse, rows_by_key
@@ -244,17 +226,26 @@ def explain(what: str, tree: str, tables: tuple[Path, ...], gfx: str, as_json: b
     from rocmfix.errors import TableError
 
     table = table_of(opened(tree), tuple(table_file(path) for path in tables), gfx)
-    path = Path(what) if "," not in what else None
-    if path is not None and not path.is_file():
-        raise TableError(f"{what} is neither a key nor a file", hint="a key is the tuple of a [fused_moe] log line")
-    keys = keys_in(path.read_bytes()[-LARGEST_LOG:].decode(errors="replace")) if path else (parse(what),)
+    log = _log(what)
+    if log is None and "," not in what:
+        raise TableError(f"{what!r} is neither a key nor a file", hint="a key is the tuple of a [fused_moe] log line")
+    keys = (parse(what),) if log is None else keys_in(log[-LARGEST_LOG:].decode(errors="replace"))
     if not keys:
         raise TableError(f"{what} has no [fused_moe] line", hint="start the server with AITER_LOG_LEVEL=INFO")
-    answers = tuple(rows_by_key(table, keys))
+    found = summed(table, tuple(rows_by_key(table, keys)))
     if as_json:
-        print_json(summed(table, answers))
+        print_json(found)
     else:
-        say(answer_lines(answers))
+        say(answer_lines(found.keys))
+    ctx.exit(0 if found.hit else 1)
+
+
+def _log(what: str) -> bytes | None:
+    try:
+        is_file = Path(what).is_file()
+    except OSError:  # a key is longer than the name of a file may be
+        return None
+    return contents(Path(what)) if is_file else None
 
 
 @command.command()
@@ -276,6 +267,7 @@ def tune(*, shapes: Path, image: str, tree: str, output: Path, work: Path, dry_r
     from rocmfix.aiter.tune import Options, jobs, runs
     from rocmfix.errors import TableError
 
+    writable(output, shapes)
     opened_tree = opened(tree)
     rules = probe(opened_tree)
     if rules is None or not rules.known:
@@ -299,8 +291,7 @@ def tune(*, shapes: Path, image: str, tree: str, output: Path, work: Path, dry_r
     data, provenance = run_tuner(table, options, work, rules=rules, finished=clock.now(), tell=_to_stderr)
     files.write_atomic(output, data)
     files.write_atomic(output.with_suffix(".json"), provenance.model_dump_json(indent=2).encode())
-    for why in (*provenance.rejected, *(f"not tuned: {shape}" for shape in provenance.missing)):
-        click.echo(why, err=True)
+    say((*provenance.rejected, *(f"not tuned: {shape}" for shape in provenance.missing)), err=True)
     click.echo(f"{provenance.rows} rows in {output}, where they came from in {output.with_suffix('.json')}")
 
 

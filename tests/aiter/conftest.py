@@ -14,6 +14,8 @@ from rocmfix.source import open_tree
 from rocmfix.system import files
 from rocmfix.system.files import cache_home
 from rocmfix.system.pip import Tags, download_wheel
+from tests.aiter.rows import ladder, table
+from tests.aiter.trees import tree
 
 CACHE = cache_home("rocmfix")
 WHEEL = "amd_aiter-0.1.7.post2.dev18-py3-none-any.whl"
@@ -56,6 +58,17 @@ def real_root(request, wheel_folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def real_tree(real_root) -> AiterTree:
     return AiterTree(open_tree(str(real_root), project="aiter"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    """An AITER tree on disk, with one good table."""
+    below = tree(files={"aiter/configs/tuned_fmoe.csv": table(ladder(tuple(1 << n for n in range(16)), tflops=0))}).tree
+    for path in below.paths(""):
+        target = tmp_path / "tree" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(below.read(path) or b"")
+    return tmp_path
 
 
 collect_ignore = [] if TABLES else ["test_conformance.py"]

@@ -144,6 +144,16 @@ def no_gfx(random):
     return files
 
 
+def no_text_in_gfx(random):
+    """Zeros and gaps where the chip should be, in one file or in all of them."""
+    files = tables(random)
+    for lines in files if random.randrange(2) else files[:1]:
+        values = random.choice((("0",), ("",), ("0", ""), ("nan", "0"), ("0.0", "1"), ("5", ""), ("True", "")))
+        for number in range(1, len(lines)):
+            lines[number] = ",".join([random.choice(values), *lines[number].split(",")[1:]])
+    return joined(files)
+
+
 def duplicate_in_a_file(random):
     files = tables(random)
     lines, at = at_random(random, files)
@@ -218,6 +228,6 @@ def extra_column(random):
 CLASSES = (
     good, header_in_the_middle, not_a_number, odd_number, truth_value, all_truth_values, trailing_commas,
     misspelt_text, extra_field, short_row, line_ends, byte_order_mark, quotes, stray_line, missing_column,
-    no_gfx, duplicate_in_a_file, duplicate_across_files, act_types, tags, other_chip, no_us, empty_file,
+    no_gfx, no_text_in_gfx, duplicate_in_a_file, duplicate_across_files, act_types, tags, other_chip, no_us, empty_file,
     no_rows, other_order, extra_column,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from rocmfix.aiter.doctor import examine
 from rocmfix.aiter.findings import MEANING, SEVERITY, Kind, Severity
 from rocmfix.aiter.layout import AiterTree
 from rocmfix.aiter.reader import TableFile
-from rocmfix.aiter.schema import FMOE
+from rocmfix.aiter.schema import FMOE, OTHERS
 from rocmfix.shipped import shipped
 from tests.aiter.rows import HEADER, ladder, table
 from tests.aiter.trees import RULES, tree
@@ -58,10 +58,6 @@ def one(number, **cells):
         (Kind.NO_COMPILED_SHAPE, 2, table([{**r, "expert": "289", "kernelName1": "flydsl_mxmoe_g1_a4w4_32x256x256"} for r in GOOD])),
         (Kind.TILE_DOES_NOT_DIVIDE, 3, table([{**r, "inter_dim": "320"} for r in GOOD])),
         (Kind.BLOCK_MISMATCH, 3, one(1, block_m=64)),
-        (Kind.BLOCK_MISMATCH, 3, one(1, block_m="")),
-        (Kind.BLOCK_MISMATCH, 3, one(1, block_m="x")),
-        (Kind.BLOCK_MISMATCH, 3, one(1, block_m=0)),
-        (Kind.BLOCK_MISMATCH, 3, one(1, block_m="inf")),
         (Kind.BLOCK_MISMATCH, 4, one(2, kernelName2="flydsl_moe2_afp4_wfp4_bf16_t32x128x256_atomic_sbm64")),
         (Kind.FLAT_MISMATCH, 2, table([{**GOOD[0], "kernelName1": "_ZN5aiter4fooE", "kernelName2": "", "run_1stage": "1", "flat": "0"}], [*HEADER, "flat"])),
         (Kind.HIGH_ERROR, 3, one(1, err1="15.4%")),
@@ -261,9 +257,38 @@ def test_real_trees_have_defects_and_no_unknown_kernels(real_tree):
     assert kinds
 
 
+@pytest.mark.parametrize(("gfx", "line"), [(("0",), 2), (("",), 2), (("0", ""), 3)])  # beside a gap, 0 is 0.0: no gap
+@pytest.mark.parametrize(("version", "said"), [("v0.1.14", False), ("v0.1.16", True), ("v0.1.20", True)])
+def test_a_gfx_column_without_text_stops_a_reader_that_guesses_it_under_pandas_3(gfx, line, version, said):
+    data = table([{**r, "gfx": gfx[i % len(gfx)]} for i, r in enumerate(GOOD)])
+    stops = [(Kind.NUMERIC_GFX, "f0.csv", line)] if said else []
+    assert [each for each in found(data, version=version) if each[0] is Kind.NUMERIC_GFX] == stops
+    assert Kind.UNSORTABLE not in {kind for kind, _, _ in found(data, version=version)}
+    one_told = table([{**r, "gfx": "gfx950" if i == 3 else gfx[0]} for i, r in enumerate(GOOD)])
+    assert Kind.NUMERIC_GFX not in {kind for kind, _, _ in found(one_told, version=version)}
+
+
 def test_tables_of_which_none_has_a_row_are_no_duplicates():
     """v0.1.11 raises "No objects to concatenate": the doctor called it a key that is there twice."""
     header = table(GOOD).splitlines(keepends=True)[0]
     files = {"aiter/configs/tuned_fmoe.csv": header, "aiter/configs/model_configs/a_tuned_fmoe.csv": header}
     (found,) = [each for each in examine(tree("v0.1.11", files)).findings if "concatenate" in each.effect]
     assert (found.kind, found.hint) == (Kind.UNREADABLE, "give one of the files a row")
+
+
+def test_a_table_without_a_row_is_not_passed_over():
+    assert found(table([])) == {(Kind.NO_ROWS, "f0.csv", None)}
+
+
+def test_one_file_without_its_columns_is_not_told_to_be_as_the_others_are():
+    (finding,) = examine(tree(), [TableFile("f.csv", table(GOOD).replace(b",", b";"))], families=(FMOE,)).findings
+    assert (finding.kind, finding.hint) == (Kind.MISSING_COLUMN, "add the column; between cells is a comma")
+
+
+@pytest.mark.parametrize("family", OTHERS, ids=lambda family: family.name)
+def test_rows_of_a_family_whose_reader_is_not_modelled_are_read_and_not_judged_as_fused_moe(family):
+    """They were taken for a second header; and two of them are no neighbours, as their key is not known."""
+    rows = [{**GOOD[n], "us": "99", "inter_dim": str(512 << n), "kernelName2": ""} for n in range(3)]
+    report = examine(tree(), [TableFile(f"{family.name}.csv", table([*rows, {**rows[0], "us": "0"}]))])
+    assert report.rows == 4
+    assert [(f.kind, f.line) for f in report.findings] == [(Kind.NEVER_TIMED, 5)]

@@ -122,7 +122,7 @@ def test_the_nearest_row_is_of_this_chip_and_model_first_and_the_first_of_equals
 
 
 def test_an_empty_table_has_no_nearest_row():
-    assert answer(served(), parse(key())).why == f"no row: {heuristic(parse(key()))}"
+    assert answer(served(), parse(key())).why == f"no row: {heuristic(parse(key()))}; the table has no row"
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,28 @@ def test_a_table_the_server_would_die_of_is_refused_at_its_line():
     }
     with pytest.raises(TableError, match=r"x_tuned_fmoe.csv:2: RuntimeError"):
         table_of(tree(files=twice))
+
+
+@pytest.mark.parametrize(
+    ("token", "neighbours", "said"),
+    [
+        (512, (256, 1024), "this shape has rows at 256 and 1024, none at 512"),
+        (300, (256, 1024), "this shape has rows at 256 and 1024, none at 512"),
+        (16384, (1024,), "this shape has rows at 1024, none at 16384"),
+        (1, (2,), "this shape has rows at 2, none at 1"),
+    ],
+)
+def test_a_hole_is_told_by_the_buckets_beside_it(token, neighbours, said):
+    """A row at 40 tokens answers nothing and is no neighbour; one for another activation is, where it would answer."""
+    rows = [*ladder((2, 256, 40)), row(token=1024, act_type="ActivationType.Gelu", us=77)]
+    found = answer(served(*rows), parse(key(token=token)))
+    assert (found.hit, found.neighbours) == (False, neighbours)
+    assert found.why.endswith(f"; {said}")
+
+
+def test_a_key_that_is_none_is_told_by_the_cells_that_are_wrong():
+    cells = {**PLAIN, "token": "many", "expert": "x" * 1000}
+    with pytest.raises(TableError) as refused:
+        parse(",".join(cells[name] for name in FMOE_KEY))
+    assert refused.value.message.startswith("not a fused-MoE key: token is many, expert is xxx")
+    assert len(refused.value.message) < 700

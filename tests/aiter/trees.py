@@ -49,6 +49,19 @@ def core(rules: Generation) -> str:
     return names + merge + pick + ("" if rules.at_import else "class AITER_CONFIG:\n    pass\n")
 
 
+def cells_read(rules: Generation) -> str:
+    """What the lookup does with a row's cells, as far as it is told apart: each line came with one generation."""
+    lines = (
+        (rules.buckets not in {Buckets.TO_1024, Buckets.TO_16384_FROM_16}, "stage1(splitk=ksplit)"),
+        (rules.duplicates is Duplicates.RAISE, 'kernelName1.startswith("flydsl_")'),
+        (rules.columns in {Columns.UNION, Columns.UNION_GFX}, '"xbf16" in cfg'),
+        (rules.columns is Columns.UNION_GFX, '"flat" in cfg'),
+        (rules.ep_slot, '_force = os.environ.get("AITER_FLYDSL_FORCE", "1") == "1"'),
+        (rules.tags is Tags.FALLBACK_DROPPED, "isinstance(kernelName1, str)"),
+    )
+    return "".join(f"    {line}\n" for is_there, line in lines if is_there)
+
+
 def fused_moe(rules: Generation) -> str:
     """An `aiter/fused_moe.py` that looks up by `rules`."""
     key = "gfx" if rules.key_gfx else "cu_num"
@@ -62,7 +75,7 @@ def fused_moe(rules: Generation) -> str:
         f"    def get_cfg_2stages(file):\n        df = read(file)\n{TAGS[rules.tags]}{first}        return df\n"
         + ("    topk -= int(is_ep)\n" if rules.ep_slot else "")
         + ("    def use_cfg():\n        return True\n" if rules.bypass else "")
-        + f"    keys = (cu_num, token, {act})\n{keep}"
+        + f"    keys = (cu_num, token, {act})\n{keep}{cells_read(rules)}"
     )
 
 
