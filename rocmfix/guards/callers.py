@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, count, islice
 from typing import TypeAlias
 
-from rocmfix.guards.program import Program, is_entry, related, within
+from rocmfix.guards.program import Program, is_entry, within
 from rocmfix.guards.pyfacts import Binding, Scope, Test, Use
 from rocmfix.guards.pysource import PySource
 
@@ -119,7 +119,7 @@ class Callers:
             for use in source.uses(name)
             if use.scope[:1] != unit[:1] and _is(use, name) and not _is_own(source, use)
         )
-        users = (each for each in chain(here, self._elsewhere(source, unit)) if not _overrides(each, unit))
+        users = chain.from_iterable(_by_heir(each, unit) for each in chain(here, self._elsewhere(source, unit)))
         yield from _or_else(users, lambda: self._unused(source, unit))
 
     def _elsewhere(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
@@ -197,22 +197,27 @@ class Callers:
         return Closed(f"nothing that a server runs calls {name}")
 
     def _naming(self, source: PySource, name: str) -> Iterator[str]:
-        """Other files that spell `name` and may mean that of `source`: a table of names, an attribute of something."""
+        """Other files that spell `name` and may mean that of `source`: a table of names, an attribute of something.
+
+        One that has the name from an import or of its own is none: its uses were looked at, or are of another.
+        """
         quoted = re.compile(rb"[\"']%s[\"']" % re.escape(name.encode()))
         for path in self._program.holding(name):
             other = self._program.source(path)
-            theirs = other.function((name,)) or any(
-                bound.symbol == name and not related(bound.module, source.dotted) for bound in other.imports(name)
-            )
-            if other is not source and (not theirs or self._program.spells(path, quoted)):
+            known = other.function((name,)) or any(bound.symbol == name for bound in other.imports(name))
+            if other is not source and (not known or self._program.spells(path, quoted)):
                 yield path
 
 
-def _overrides(user: Found | Later, unit: Scope) -> bool:
-    """Whether it is an heir that has a method of its own in the place of `unit`."""
-    if not isinstance(user, Caller) or len(unit) == 1 or not user.source.is_class(user.use.scope):
-        return False
-    return user.source.function((*user.use.scope, *unit[1:])) is not None
+def _by_heir(user: Found | Later, unit: Scope) -> Iterator[Found | Later]:
+    """The user itself; for an heir with a method of its own in the place of `unit`, where that calls this one."""
+    heir = user.use.scope if isinstance(user, Caller) and len(unit) > 1 else ()
+    if not isinstance(user, Caller) or not user.source.is_class(heir) or not user.source.function((*heir, *unit[1:])):
+        yield user
+        return
+    for use in user.source.uses(unit[-1]):
+        if use.base == "super" and within(use.scope, heir):
+            yield Caller(user.source, use)
 
 
 class _Once:

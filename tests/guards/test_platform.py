@@ -136,3 +136,103 @@ def test_a_name_is_followed_through_what_passes_it_on() -> None:
     assert through("from .common import can\nfrom ..srt.common import FUSE\n") is None, "srt/utils has no common"
     assert through("from ..common import can\nfrom ..common import FUSE\n") is False
     assert through("from elsewhere import *\n") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        # 0.5.23's _q8kv8_born_fp8_q_backend: many ways out, and on ROCm each returns None
+        (
+            "    if x is None:\n        return None\n    if is_hip() or is_cpu():\n        return None\n    return x",
+            False,
+        ),
+        ("    if x is None:\n        return None\n    if is_cuda():\n        return None\n    return x", None),
+        ("    if x:\n        return 0\n    return False", False),
+        ("    if x:\n        return 3\n    return 4", None),
+        ("    if x:\n        return 3\n    return 3", True),
+        ("    if x:\n        return True", None),
+        ("    with x:\n        return is_cuda()", False),
+        ("    with x:\n        y = 1\n    return is_cuda()", False),
+        ("    try:\n        return is_cuda()\n    except E:\n        return False", False),
+        ("    try:\n        return is_cuda()\n    except E:\n        return x", None),
+        ("    try:\n        return is_cuda()\n    except E:\n        raise", False),
+        ("    for y in x:\n        return True\n    return True", True),
+        ("    for y in x:\n        return True\n    return False", None),
+        ("    while x:\n        return False\n    else:\n        return None\n    return True", False),
+        ("    match x:\n        case 1:\n            return False\n        case _:\n            return None", False),
+        ("    match x:\n        case 1:\n            return True\n    return False", None),
+        ("    if is_hip():\n        raise E\n    return True", None),
+        ("    pass", False),
+    ],
+)
+def test_a_function_is_what_all_its_ways_that_rocm_can_take_return(body: str, answer: Maybe) -> None:
+    assert told(f"def can(x):\n{body}\ndef f(x):\n    return can(x)\n") is answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@overload\ndef can(x: int): ...\ndef can(x):\n    return x\n",
+        "if is_hip():\n    def can(x):\n        return x\nelse:\n    def can(x):\n        return False\n",
+        "try:\n    from y import can\nexcept ImportError:\n    def can(x):\n        return False\n",
+    ],
+)
+def test_of_a_function_that_stands_there_twice_nothing_can_be_told(text: str) -> None:
+    """The first was taken: a stub's `...` for a False."""
+    assert told(f"{text}def f(x):\n    return can(x)\n") is None
+
+
+ASKS = "class A:\n    def __init__(self):\n        self.fuse = is_cuda()\n    def can(self):\n        return False\n    def f(self):\n        return self.{}\n"
+
+
+@pytest.mark.parametrize("asked", ["fuse", "can()"])
+@pytest.mark.parametrize(
+    ("heir", "answer"),
+    [
+        ("class B: ...\n", False),
+        ("class B(A):\n    def other(self):\n        self.others = 1\n", False),
+        ("class B(A):\n    def __init__(self, x):\n        self.fuse = x.fuse\n    def can(self):\n        return True\n", None),
+        ("class M(A): ...\nclass B(M):\n    def __init__(self, x):\n        self.fuse = x.fuse\n    def can(self):\n        return True\n", None),
+    ],
+)  # fmt: skip
+def test_what_an_heir_may_say_otherwise_cannot_be_told(asked: str, heir: str, answer: Maybe) -> None:
+    text = ASKS.format(asked)
+    assert told(text + heir, at=("A", "f")) is answer
+    assert told(text, at=("A", "f"), others={"y": f"from sglang.srt.x import A\n{heir}"}) is answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("def f():\n    found = []\n    found.append(1)\n    return found\n", None),
+        ("def f():\n    found = [1]\n    return found\n", True),
+        ("def f():\n    found = ()\n    return found\n", False),
+        ("def f():\n    a, b = True, is_cuda()\n    return b\n", False),
+        ("def f():\n    (a, b), c = (1, is_cuda()), 2\n    return b\n", None),
+        ("def f():\n    a, *b = is_cuda(), 1\n    return a\n", None),
+        ("def f():\n    major, minor = torch.cuda.get_device_capability()\n    return major >= 10\n", False),
+        ("def f():\n    major, minor = torch.cuda.get_device_capability()\n    return minor == 5\n", None),
+        ("def f(x):\n    return isinstance(x, int)\n", None),
+        ("def f(x):\n    return len(x) > 1\n", None),
+    ],
+)
+def test_what_is_put_together_is_known_as_far_as_its_parts(text: str, answer: Maybe) -> None:
+    assert told(text, at=("f",)) is answer
+
+
+def test_what_hangs_on_the_gpu_is_remembered_as_such() -> None:
+    """The second GPU is asked only where the first was looked at, also when what was found there is asked for again."""
+    text = (
+        "def new():\n    return torch.cuda.get_device_capability() >= (9, 5)\nNEW = new()\ndef f():\n    return NEW\n"
+    )
+    text += "def g():\n    return NEW and new()\n"
+    program = Program(MemoryTree({f"{ROOT}/x.py": text.encode()}))
+    source, platform = program.module("sglang.srt.x"), Platform(program)
+    assert source
+    for name in ("f", "g", "f"):
+        function = source.function((name,))
+        assert function
+        end = function.body[-1]
+        assert isinstance(end, ast.Return)
+        assert end.value
+        assert platform.truth(pyfacts.Test(end.value, holds=True, line=1), source, (name,)) is None

@@ -478,3 +478,188 @@ def test_methods_and_functions_of_one_name_are_not_mixed_up() -> None:
         "a.py:8 go": Reachable.NO,
         "b.py:2 go": Reachable.YES,
     }
+
+
+MODEL = "from sglang.srt.utils import is_cuda, is_hip\nfrom sglang.jit_kernel.k import run_k\n"
+
+
+def model(body: str, **more: str) -> Reach:
+    """The answer for k.cuh, which a model's own code uses."""
+    return reach("class Layer: ...", models__own=MODEL + textwrap.dedent(body), **more)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # 0.5.14's minimax_m2.py: both callers of its fused_tp_qknorm ask for CUDA
+        """
+        def fused(x):
+            return run_k(x)
+        class Attention:
+            def forward(self, x):
+                if is_cuda() and x.ok:
+                    return fused(x)
+        class Model:
+            def __init__(self):
+                self.attention = Attention()
+        EntryClass = Model
+        """,
+        """
+        class Attention:
+            def forward(self, x):
+                if is_cuda():
+                    return self._fused(x)
+            def _fused(self, x):
+                return run_k(x)
+        EntryClass = Attention
+        """,
+        """
+        class Attention:
+            def forward(self, x):
+                return run_k(x)
+        class Model:
+            def __init__(self):
+                if not is_hip():
+                    self.attention = Attention()
+        EntryClass = [Model]
+        """,
+    ],
+)
+def test_what_every_caller_in_a_model_gates_is_not_reached_though_models_run_everywhere(body: str) -> None:
+    answer = model(body)
+    assert answer.reachable is Reachable.NO
+    assert "models/own.py" in answer.gate
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class Attention:\n    def forward(self, x):\n        return run_k(x)\n",
+        "def helper(x):\n    return run_k(x)\n",
+        "class A:\n    def forward(self, x):\n        if is_cuda():\n            self._go(x)\n    def _go(self, x):\n        run_k(x)\nclass B(A):\n    def forward(self, x):\n        self._go(x)\nEntryClass = B\n",
+        "class A:\n    def forward(self, x):\n        if is_cuda():\n            self._go(x)\n    def _go(self, x):\n        run_k(x)\nclass Mixin:\n    def prepare(self, x):\n        self._go(x)\nclass B(A, Mixin): ...\nEntryClass = B\n",
+        "class A:\n    def forward(self, x):\n        self._go(x)\nclass B(A):\n    def other(self, x):\n        if is_cuda():\n            self._go(x)\n    def _go(self, x):\n        run_k(x)\nEntryClass = B\n",
+    ],
+)  # fmt: skip
+def test_what_anybody_in_a_model_may_call_is_reached(body: str) -> None:
+    assert model(body).reachable is Reachable.YES
+
+
+def test_the_chain_ends_where_the_servers_own_files_begin() -> None:
+    answer = model(
+        "def fused(x):\n    return run_k(x)\nclass A:\n    def forward(self, x):\n        return fused(x)\nEntryClass = A\n"
+    )
+    assert [step.removeprefix(f"{ROOT}/") for step in answer.chain][
+        -1
+    ] == "srt/models/own.py:4 fused (runs on every platform)"
+
+
+def test_a_gate_further_up_in_a_model_is_told_with_the_way_to_it() -> None:
+    body = "class A:\n    def forward(self, x):\n        return run_k(x)\nclass B:\n    def __init__(self):\n        if is_cuda():\n            self.a = A()\nEntryClass = B\n"
+    answer = model(body)
+    assert answer.gate == f"{ROOT}/srt/models/own.py:8: needs is_cuda(), which ROCm does not pass"
+    assert [step.removeprefix(f"{ROOT}/srt/") for step in answer.chain[2:]] == [
+        "models/own.py:5 A.forward",
+        "models/own.py:9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("def f(x):\n    return isinstance(x, Layer)\n", Reachable.NO),
+        ("def f(x):\n    return issubclass(type(x), (Layer, int))\n", Reachable.NO),
+        ("def f(x):\n    return isinstance(Layer(), x)\n", Reachable.YES),
+        ("def f(x: Layer) -> Layer: ...\n", Reachable.NO),
+    ],
+)
+def test_to_ask_for_a_class_is_not_to_make_one(text: str, answer: Reachable) -> None:
+    """0.5.23's prefill_cuda_graph_runner.py asks whether the backend is DSA's; it has none made."""
+    body = layer("def forward(self, x):\n    return run_k(x)", IMPORT)
+    asks = f"from sglang.srt.layers.layer import Layer\n{text}"
+    assert reach(body, models__model="", models__asks=asks).reachable is answer
+
+
+@pytest.mark.parametrize(
+    ("heir", "answer"),
+    [
+        ("class Heir(Layer): ...\n", Reachable.YES),
+        ("class Heir(Layer):\n    def forward(self, x):\n        return x\n", Reachable.NO),
+        ("class Heir(Layer):\n    def forward(self, x):\n        return super().forward(x)\n", Reachable.YES),
+    ],
+)
+def test_an_heir_runs_what_it_has_not_of_its_own(heir: str, answer: Reachable) -> None:
+    body = layer("def forward(self, x):\n    return run_k(x)", IMPORT)
+    model = f"from sglang.srt.layers.layer import Layer\n{heir}EntryClass = Heir\n"
+    assert reach(body, models__model=model).reachable is answer
+
+
+@pytest.mark.parametrize(
+    ("head", "answer"),
+    [
+        ("TABLE = {'a': run_k}\ndef use(x):\n    return TABLE[x.name](x)\n", Reachable.YES),
+        ("TABLE = {'a': run_k}\ndef use(x):\n    if is_cuda():\n        return TABLE[x.name](x)\n", Reachable.NO),
+        ("run_k = wrapped(run_k)\ndef use(x):\n    if is_cuda():\n        return run_k(x)\n", Reachable.NO),
+        ("run_j = wrapped(run_k)\ndef use(x):\n    return run_j(x)\n", Reachable.YES),
+        ("RESULT = run_k(1)\ndef use(x): ...\n", Reachable.YES),
+        ("KIND: TypeAlias = Union[run_k, int]\ndef use(x: KIND): ...\n", Reachable.NO),
+        ("register(op_name='go', op_func=run_k)\ndef use(x):\n    return torch.ops.sglang.go(x)\n", Reachable.YES),
+        ("register(op_name='go', op_func=run_k)\ndef use(x):\n    if is_cuda():\n        return torch.ops.sglang.go(x)\n", Reachable.NO),
+        ("register(op_name='use', op_func=run_k)\ndef use(x):\n    return torch.ops.sglang.use(x)\n", Reachable.YES),
+        ("atexit.register(run_k)\ndef use(x): ...\n", Reachable.YES),
+    ],
+)  # fmt: skip
+def test_what_a_module_keeps_under_a_name_is_run_by_whoever_uses_that(head: str, answer: Reachable) -> None:
+    """0.5.14's models/utils.py wraps fused_inplace_qknorm for torch.compile: to import that is not to run it."""
+    text = f"from sglang.srt.utils import is_cuda\n{IMPORT}\n{head}"
+    model = "from sglang.srt.layers.layer import use\nuse(1)\n"
+    assert reach(text, models__model=model).reachable is answer
+
+
+@pytest.mark.parametrize(
+    ("kept", "answer"),
+    [
+        ("POOL = Pool()\ndef use(x):\n    if is_cuda():\n        POOL.go(x)\n", Reachable.NO),
+        ("POOL = Pool()\ndef use(x):\n    POOL.go(x)\n", Reachable.YES),
+    ],
+)
+def test_an_object_that_a_module_makes_runs_its_methods_when_it_is_used(kept: str, answer: Reachable) -> None:
+    text = (
+        f"from sglang.srt.utils import is_cuda\n{IMPORT}\nclass Pool:\n    def go(self, x):\n        run_k(x)\n{kept}"
+    )
+    model = "from sglang.srt.layers.layer import use\nuse(1)\n"
+    assert reach(text, models__model=model).reachable is answer
+    made = text.replace("def go(self, x):", "def __init__(self, x=1):")
+    assert reach(made, models__model=model).reachable is Reachable.YES
+
+
+NEEDS = """
+def needs():
+    if is_hip():
+        raise RuntimeError("CUDA only")
+"""
+
+
+@pytest.mark.parametrize(
+    ("helper", "answer"),
+    [
+        (NEEDS, Reachable.NO),
+        (NEEDS.replace("is_hip()", "not is_cuda()"), Reachable.NO),
+        (NEEDS.replace("is_hip()", "is_cuda()"), Reachable.YES),
+        (NEEDS.replace("is_hip()", "envs.A.get()"), Reachable.YES),
+        ("def needs():\n    major, minor = torch.cuda.get_device_capability()\n    if major < 10:\n        raise E\n    return arch(major)\n", Reachable.NO),
+        ("def needs():\n    major, minor = torch.cuda.get_device_capability()\n    if major < 9:\n        raise E\n", Reachable.YES),
+        ("if is_hip():\n    def needs(): ...\nelse:\n    def needs():\n        raise E\n", Reachable.YES),
+        ("if is_cuda():\n    def needs():\n        raise E\nelse:\n    def needs(): ...\n", Reachable.YES),
+        ("from x import needs\n", Reachable.YES),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("call", ["needs()\n    return run_k(x)", "with needs():\n        return run_k(x)"])
+def test_what_stands_behind_a_call_that_always_raises_is_not_reached(helper: str, answer: Reachable, call: str) -> None:
+    """0.5.23's require_cluster_launch_arch, 0.5.14's _nvfp4_arch_env."""
+    text = f"from sglang.srt.utils import is_cuda, is_hip\n{IMPORT}\n{helper}\ndef use(x):\n    {call}\n"
+    found = reach(text, models__model="from sglang.srt.layers.layer import use\nuse(1)\n")
+    assert found.reachable is answer
+    if answer is Reachable.NO:
+        assert found.gate.endswith(": needs() raises on ROCm")
+    assert found.conditions == ()

@@ -155,6 +155,29 @@ def test_what_rocm_is_known_to_reach_is_never_out_of_reach_and_little_cannot_be_
     assert len(untold) * 5 <= len(answers), untold
 
 
+GATED = {
+    "tp_qknorm.cuh": ("0.5.11", "0.5.23"),  # srt/models/minimax_m2.py: both callers ask for CUDA
+    "custom_all_reduce_pull.cuh": ("0.5.11", "0.5.15"),  # srt/distributed/device_communicators/custom_all_reduce.py
+    "custom_all_reduce_push.cuh": ("0.5.11", "0.5.15"),
+    "nvfp4_quant_kernels.cuh": ("0.5.14", "0.5.14"),  # jit_kernel/nvfp4.py: its _nvfp4_arch_env raises
+    "all_reduce_fusion.cuh": ("0.5.23", "0.5.23"),  # require_cluster_launch_arch raises
+    "channel_rmsnorm_silu_nhwc.cuh": ("0.5.23", "0.5.23"),  # the file that patches it in returns at once on ROCm
+    "fused_tma.cuh": ("0.5.23", "0.5.23"),  # capability 10
+}
+"""Files that ROCm never comes to, looked up by hand, with the first and the last release for which that was done."""
+
+
+@pytest.mark.parametrize("release", ["0.5.11", "0.5.14", "0.5.15", "0.5.23"])
+def test_what_rocm_is_known_never_to_come_to_is_not_called_reached(release: str, release_tree: Open) -> None:
+    kernels = Kernels(release_tree(release))
+    climb = Reachability(kernels.program)
+    for name, (since, until) in GATED.items():
+        if Version(since) <= Version(release) <= Version(until):
+            calls = [each for each in kernels.loaders if any(path.endswith("/" + name) for path in each.files)]
+            assert calls, name
+            assert {climb.of(each).reachable for each in calls} == {Reachable.NO}, name
+
+
 @pytest.mark.parametrize("release", ["0.5.9", "0.5.12", "0.5.15", "0.5.23"])
 def test_no_dangerous_line_of_a_file_that_rocm_reaches_is_called_out_of_reach(release: str, release_tree: Open) -> None:
     for each in scan(release_tree(release)).findings:
