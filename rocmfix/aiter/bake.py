@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -66,7 +66,7 @@ def bake(
     chosen: dict[Family, list[TableFile]] = {}
     for item in wanted:
         chosen.setdefault(_family(item.file), []).append(_kept(item))
-    _refuse_bad_rows(tree, [file for files in chosen.values() for file in files], gfx)
+    _refuse_bad_rows(tree, [file for files in chosen.values() for file in files], gfx, wanted)
     read = {selection.family: selection.files for selection in select(tree, rules)}
     _refuse_unread(tree, chosen, read)
     shipped = [Wanted(file) for family in chosen for file in read[family]]
@@ -130,7 +130,7 @@ def _kept(wanted: Wanted) -> TableFile:
     return TableFile(wanted.file.path, ("\n".join([header, *kept]) + "\n").encode())
 
 
-def _refuse_bad_rows(tree: AiterTree, chosen: Sequence[TableFile], gfx: str) -> None:
+def _refuse_bad_rows(tree: AiterTree, chosen: Sequence[TableFile], gfx: str, wanted: Sequence[Wanted]) -> None:
     """A baked row may not stop the server or be known to give wrong answers.
 
     Ahead-of-time compilation passes over a name that does not exist, and exits 0: it would not notice.
@@ -140,9 +140,19 @@ def _refuse_bad_rows(tree: AiterTree, chosen: Sequence[TableFile], gfx: str) -> 
     if bad:
         raise TableError(
             f"{len(bad)} rows cannot be baked into {tree.source}",
-            details=tuple(f"{f.file}:{f.line}: {f.kind.value}: {f.effect}" for f in bad[:10]),
+            details=(
+                *(f"{f.file}:{f.line}: {f.kind.value}: {f.effect}" for f in bad[:10]),
+                *_made_for(wanted, {f.file for f in bad}),
+            ),
             hint="rocmfix aiter doctor shows all; take a table made for this AITER, or retune",
         )
+
+
+def _made_for(wanted: Sequence[Wanted], files: set[str]) -> Iterator[str]:
+    """From which AITER on the pinned tables among `files` can be used."""
+    for item in wanted:
+        if item.source and item.file.path in files:
+            yield f"{item.source.name} is for {item.source.repo} from {item.source.since[:10]} on"
 
 
 def _is_refused(finding: Finding) -> bool:

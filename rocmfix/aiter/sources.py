@@ -37,6 +37,8 @@ class TableSource(Record):
     commit: Commit
     path: SafePath
     sha256: Digest
+    since: Commit
+    """The oldest AITER commit whose kernels the rows need. Kernels are looked for by name; this says where they are."""
     keep: tuple[str, ...] = ()
     """Only rows that have these cells, such as `expert=256`; all rows when empty."""
 

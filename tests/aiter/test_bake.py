@@ -41,6 +41,7 @@ def source(data, **changes):
         "commit": "a" * 40,
         "path": "x/y.csv",
         "sha256": hashlib.sha256(data).hexdigest(),
+        "since": "b" * 40,
     }
     return TableSource(**{**entry, **changes})
 
@@ -151,8 +152,15 @@ def test_a_kernel_the_image_lacks_is_refused_because_aot_would_pass_over_it():
     bad = table([row(token=1, expert=256, topk=8, kernelName1="flydsl_moe1_afp4_wfp4_bf16_t48x64x256_w2")])
     with pytest.raises(TableError, match="cannot be baked") as caught:
         bake_one(data=bad)
-    assert "w.csv:2: unknown-kernel" in caught.value.details[0]
+    assert [told.partition(": ")[0] for told in caught.value.details] == ["w.csv:2"]
     assert caught.value.hint
+
+
+def test_a_pinned_table_that_is_refused_says_which_aiter_it_is_for():
+    bad = table([row(token=1, expert=256, topk=8, kernelName1="flydsl_moe1_afp4_wfp4_bf16_t48x64x256_w2")])
+    with pytest.raises(TableError, match="cannot be baked") as caught:
+        bake_one(data=bad, pinned=source(bad))
+    assert caught.value.details[1:] == ("t is for ROCm/aiter from bbbbbbbbbb on",)
 
 
 def test_every_bad_row_is_counted_and_ten_are_shown():

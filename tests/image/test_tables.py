@@ -37,7 +37,7 @@ def pinned(tmp_path, monkeypatch):
     folder = tmp_path / "dockerfiles/aiter"
     folder.mkdir(parents=True)
     entry = {"name": "unfused", "summary": "a test", "repo": "ROCm/aiter", "commit": "a" * 40, "path": "x/u.csv"}
-    entry |= {"sha256": digest}
+    entry |= {"sha256": digest, "since": "b" * 40}
     (folder / "index.toml").write_text("[[table]]\n" + "".join(f"{k} = {v!r}\n" for k, v in entry.items()))
     monkeypatch.setattr("rocmfix.aiter.sources.shipped", lambda name: tmp_path / name)
     monkeypatch.setenv("ROCMFIX_CACHE", str(tmp_path / "cache"))

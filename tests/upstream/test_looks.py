@@ -47,7 +47,7 @@ def test_the_pin_of_each_stage_with_tables_is_read_as_the_dockerfile_says_it():
 def entry(name, data=b""):
     return TableSource(
         name=name, summary="s", repo="ROCm/aiter", commit="e" * 40, path="a.csv",
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=hashlib.sha256(data).hexdigest(), since="f" * 40,
     )  # fmt: skip
 
 
