@@ -67,7 +67,7 @@ class Nvcc:
 def find_nvcc(toolchain: Path | None = None) -> Nvcc | None:
     """The nvcc that sglang's own loader would take, else what ci/nvcc has put into the cache.
 
-    CUDA_HOME and CUDA_PATH name one nvcc: another in its place would prove nothing to him who set them. `toolchain` is
+    CUDA_HOME and CUDA_PATH name one nvcc: another in its place would prove nothing to whoever set them. `toolchain` is
     where ci/hip-toolchain put the tvm-ffi headers.
     """
     home = variable("CUDA_HOME") or variable("CUDA_PATH")

@@ -109,7 +109,9 @@ def _modifications(facts: Facts) -> Iterator[str]:
     yield ""
     for file in facts.files:
         yield f"- `{file.path}`: **{_SHOWN[file.cuda]}** ({file.why})"
-    gate = tuple(measurements.compiled(facts.evidence, [file.path for file in facts.files]))
+    paths = [file.path for file in facts.files]
+    yield from (f"- {told}" for told in measurements.for_cuda(facts.evidence, paths))
+    gate = tuple(measurements.compiled(facts.evidence, paths))
     yield from ("", *gate) if gate else ()
 
 

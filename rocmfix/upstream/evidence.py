@@ -149,6 +149,17 @@ class _Compiled(_Read):
     built: tuple[_Built, ...]
 
 
+class _Emitted(_Read):
+    file: str
+    came: str
+    why: str | None = None
+
+    @property
+    def said(self) -> str:
+        why = f": {' '.join(self.why.split())}" if self.why else ""
+        return f"`{self.file}`: {_SAYS.get(self.came, self.came)}{why}"
+
+
 class _Proved(_Read):
     """`rocmfix guards compile --patched --json`: rocmfix.guards.prove.Proof."""
 
@@ -157,6 +168,22 @@ class _Proved(_Read):
     files: tuple[str, ...] = ()
     before: tuple[_Built, ...]
     after: tuple[_Built, ...]
+    nvcc: str | None = None
+    emitted: tuple[_Emitted, ...] = ()
+
+    @property
+    def for_cuda(self) -> tuple[str, ...]:
+        """What nvcc makes of the changed kernels; nothing where there was none to ask."""
+        told = dict.fromkeys(each.said for each in self.emitted) if self.nvcc else ()
+        return tuple(f"{each} ({self.nvcc}, sm_90)" for each in told)
+
+
+_SAYS = {
+    "same": "**the same PTX** as before",
+    "differs": "**other PTX** than before",
+    "fails after": "**does not compile** any more",
+    "not compared": "PTX not compared",
+}
 
 
 _Make: TypeAlias = "Callable[[str, bytes, Side | None], tuple[Evidence, ...]]"
@@ -260,7 +287,7 @@ def _of_proof(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]
     proof = _Proved.model_validate_json(data)
     sides = ((Side.BEFORE, proof.before), (Side.AFTER, proof.after))
     made = (_compiled(name, each, proof.source, proof.toolchain, built) for each, built in sides)
-    return tuple(each.model_copy(update={"about": proof.files}) for each in made)
+    return tuple(each.model_copy(update={"about": proof.files, "for_cuda": proof.for_cuda}) for each in made)
 
 
 def _of_build(name: str, data: bytes, side: Side | None) -> tuple[Evidence, ...]:

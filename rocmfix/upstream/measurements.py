@@ -36,6 +36,11 @@ def compiled(evidence: tuple[Evidence, ...], paths: Collection[str]) -> Iterator
         yield from _table(_rows(found, tuple(Shows)))
 
 
+def for_cuda(evidence: Iterable[Evidence], paths: Collection[str]) -> Iterator[str]:
+    """What nvcc was seen to make of the kernels that the change of `paths` touches."""
+    yield from dict.fromkeys(told for record in evidence if _is_about(record, paths) for told in record.for_cuda)
+
+
 def served(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """The records of a running server."""
     return tuple(record for record in evidence if record.kind != "compile")
@@ -90,8 +95,13 @@ def _about(record: Evidence, paths: Collection[str]) -> Evidence:
     there = tuple(
         value for value in record.values if value.what.removeprefix("python/").rpartition(" for ")[0] in names
     )
-    is_proof = bool(names & {file.removeprefix("python/") for file in record.about})
+    is_proof = _is_about(record, paths)
     return record.model_copy(update={"values": there or (record.values if is_proof else ())})
+
+
+def _is_about(record: Evidence, paths: Collection[str]) -> bool:
+    names = {path.removeprefix("python/") for path in paths}
+    return bool(names & {file.removeprefix("python/") for file in record.about})
 
 
 def _rows(evidence: Iterable[Evidence], kinds: Collection[Shows]) -> Rows:

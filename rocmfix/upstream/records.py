@@ -92,6 +92,8 @@ class Evidence(Record):
     commands: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
     """The changed files that a proof is about; a header's is shown by the files that include it."""
+    for_cuda: tuple[str, ...] = ()
+    """What nvcc was seen to make of the changed kernels, a sentence each."""
     values: tuple[Measured, ...] = ()
 
 

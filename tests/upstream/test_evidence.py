@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from rocmfix.cli import main
 from rocmfix.guards.compile import BuildReport, Built, Came
+from rocmfix.guards.emitted import Emission, Emitted
 from rocmfix.guards.prove import Proof
 from rocmfix.releases import releases
 from rocmfix.smoke import fake
@@ -223,6 +224,25 @@ def test_the_compile_gates_proof_is_shown(body, tmp_path):
     assert "Compiled as HIP, without a GPU (clang-22, on sglang 0.5.14):" in changes
     row = "does not build: 'cuda_runtime.h' file not found at line 3 | builds |"
     assert f"| sglang/csrc/kernel.cuh for gfx950, 12 instantiations | {row}" in changes
+
+
+@pytest.mark.parametrize(
+    ("came", "why", "said"),
+    [
+        (Emission.SAME, None, "**the same PTX** as before"),
+        (Emission.SAME, "but for line numbers", "**the same PTX** as before: but for line numbers"),
+        (Emission.DIFFERS, "`a`\nbecame `b`", "**other PTX** than before: `a` became `b`"),
+        (Emission.FAILED, "no cub", "**does not compile** any more: no cub"),
+        (Emission.NOT_COMPARED, "no headers", "PTX not compared: no headers"),
+    ],
+)
+def test_what_nvcc_makes_of_it_stands_under_what_cuda_runs(came, why, said, body, tmp_path):
+    each = Emitted(file=KERNEL.removeprefix("python/"), came=came, why=why, loader="sglang/loader.py:3")
+    told = {"nvcc": "nvcc 13.0.88", "emitted": (each, each)}
+    changes = section(body("guard", proof(tmp_path, **told))[0], "Modifications")
+    assert changes.count(f"- `sglang/csrc/kernel.cuh`: {said} (nvcc 13.0.88, sm_90)\n") == 1
+    assert "PTX" not in section(body("guard", proof(tmp_path, **told | {"nvcc": None}))[0], "Modifications")
+    assert "PTX" not in body("remember", proof(tmp_path, **told))[0]
 
 
 def test_what_two_records_say_alike_is_shown_once(body, tmp_path):
