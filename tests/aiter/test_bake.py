@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
-import threading
 
 import pytest
 
@@ -19,7 +17,6 @@ from rocmfix.aiter.schema import FMOE_KEY
 from rocmfix.aiter.sources import TableSource, Wanted, ask, fetched, obtain, read_index
 from rocmfix.errors import CatalogError, SourceError, TableError
 from rocmfix.shipped import shipped
-from rocmfix.system import fetch as web
 from rocmfix.tree import Overlay
 from tests.aiter.rows import HEADER, ladder, row, table
 from tests.aiter.trees import tree
@@ -381,33 +378,3 @@ def test_a_table_that_cannot_be_fetched_says_what_where_and_how_else(tmp_path):
         obtain(ask(["glm5-fp4"]), tmp_path, get)
     assert "no route" in caught.value.details[0]
     assert str(tmp_path / "tables") in str(caught.value.hint)
-
-
-@pytest.fixture
-def server():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200 if self.path == "/t.csv" else 404)
-            self.end_headers()
-            self.wfile.write(b"x" * 100)
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{httpd.server_port}"
-        httpd.shutdown()
-        thread.join()
-
-
-@pytest.mark.upstream  # talks to a server of its own on this machine
-def test_a_file_is_fetched_whole_or_not_at_all(server):
-    assert web.get(f"{server}/t.csv") == b"x" * 100
-    with pytest.raises(SourceError, match="larger"):
-        web.get(f"{server}/t.csv", limit=50)
-    with pytest.raises(SourceError, match="404"):
-        web.get(f"{server}/other")
-    with pytest.raises(SourceError, match="not a web address"):
-        web.get("file:///etc/passwd")

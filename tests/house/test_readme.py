@@ -20,6 +20,7 @@ import pytest
 from rocmfix.cli import main
 from tests.conftest import WHEELS
 from tests.house.test_house import ROOT, commands
+from tests.releases import RELEASES
 
 README = ROOT.parent / "README.md"
 TRANSCRIPT = re.compile(r"<!-- run: rocmfix (?P<args>.+?) -->\n```\n(?P<text>.*?)```\n", re.DOTALL)
@@ -28,7 +29,8 @@ TRANSCRIPT = re.compile(r"<!-- run: rocmfix (?P<args>.+?) -->\n```\n(?P<text>.*?
 @pytest.mark.upstream
 def test_each_transcript_is_what_a_terminal_shows(tmp_path, request, release_tree):
     """`--update-golden` rewrites the README."""
-    release_tree("0.5.14")
+    for release in RELEASES:  # what cannot be fetched is told here
+        release_tree(release)
 
     def shown(found: re.Match[str]) -> str:
         text = _on_terminal([sys.executable, "-m", "rocmfix", *shlex.split(found["args"])], tmp_path)
@@ -49,7 +51,8 @@ def _on_terminal(argv: list[str], folder: Path) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
     env = {**os.environ, "ROCMFIX_CACHE": str(WHEELS), "TERM": "xterm", "NO_COLOR": "1", "PYTHONPATH": str(ROOT.parent)}
     env.pop("COLUMNS", None)
-    process = subprocess.Popen(argv, cwd=folder, env=env, stdout=theirs, stderr=subprocess.DEVNULL)
+    with (folder / "stderr").open("w+b") as errors:
+        process = subprocess.Popen(argv, cwd=folder, env=env, stdout=theirs, stderr=errors)
     os.close(theirs)
     written = b""
     with contextlib.suppress(OSError):  # Linux ends a terminal that nobody holds with EIO
@@ -57,6 +60,7 @@ def _on_terminal(argv: list[str], folder: Path) -> str:
             written += chunk
     os.close(ours)
     process.wait()
+    assert written, (folder / "stderr").read_text()
     return re.sub(r"\x1b\[[0-9;]*m", "", written.decode())
 
 
