@@ -60,12 +60,13 @@ def fresh_folder(path: Path) -> Iterator[Path]:
     """A new folder called `path` and a random end, for the time of the block; what a killed run left goes first.
 
     The caller holds a lock that makes the name its own. The end is random because a process that the killed
-    run had started may still be writing to the old folder.
+    run had started may still be writing to the old folder. It begins with what no release has in its name: `0.5.8.*`
+    is also that of 0.5.8.post1, which another thread may be fetching.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f"{glob.escape(path.name)}.*"):
+    for left in path.parent.glob(f"{glob.escape(path.name)}~*"):
         shutil.rmtree(left, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{path.name}."))
+    work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{path.name}~"))
     try:
         yield work
     finally:

@@ -20,7 +20,6 @@ import pytest
 from rocmfix.cli import main
 from tests.conftest import WHEELS
 from tests.house.test_house import ROOT, commands
-from tests.releases import RELEASES
 
 README = ROOT.parent / "README.md"
 TRANSCRIPT = re.compile(r"<!-- run: rocmfix (?P<args>.+?) -->\n```\n(?P<text>.*?)```\n", re.DOTALL)
@@ -29,8 +28,7 @@ TRANSCRIPT = re.compile(r"<!-- run: rocmfix (?P<args>.+?) -->\n```\n(?P<text>.*?
 @pytest.mark.upstream
 def test_each_transcript_is_what_a_terminal_shows(tmp_path, request, release_tree):
     """`--update-golden` rewrites the README."""
-    for release in RELEASES:  # what cannot be fetched is told here
-        release_tree(release)
+    release_tree("0.5.14")  # the others are fetched by the command itself, as on a fresh machine
 
     def shown(found: re.Match[str]) -> str:
         text = _on_terminal([sys.executable, "-m", "rocmfix", *shlex.split(found["args"])], tmp_path)

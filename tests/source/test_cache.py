@@ -269,3 +269,16 @@ def test_progress_is_told_while_bytes_arrive(index: Path, tmp_path: Path, monkey
     pip.download_wheel("a==1", pip.Tags("py3", "none", ("any",)), tmp_path / "into", arrived=heard.append)
     assert heard == sorted(heard)
     assert len({size // 1000 for size in heard}) >= 3
+
+
+def test_releases_of_which_one_begins_with_the_others_name_are_fetched_side_by_side(cache: Path) -> None:
+    """0.5.8 threw away what 0.5.8.post1 had fetched so far: the matrix failed on an empty cache, now and then."""
+    with (
+        files.fresh_folder(cache / ".part-sglang-0.5.8.post1") as one,
+        files.fresh_folder(cache / ".part-sglang-0.5.8"),
+    ):
+        assert one.is_dir()
+    (cache / ".part-sglang-0.5.8~killed").mkdir()
+    with files.fresh_folder(cache / ".part-sglang-0.5.8") as left:
+        assert leftovers(cache) == [left.name]
+    assert leftovers(cache) == []
