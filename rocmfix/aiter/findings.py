@@ -141,7 +141,7 @@ MEANING: dict[Kind, str] = {
     Kind.COPIED_TIME: "neighbouring buckets have the same us to the last digit: one was copied",
     Kind.IMPOSSIBLE_SPEED: "the us mean more operations a second than the chip can do",
     Kind.SPEED_CONTRADICTS_TIME: "tflops and us disagree: the row was made from one of another shape",
-    Kind.ODD_MEASUREMENT: "a measured value is missing or no number: no tuner wrote it",
+    Kind.ODD_MEASUREMENT: "a measured value is no number: no tuner wrote it",
     Kind.SHADOWED: "an earlier row of the same key wins",
     Kind.DELETED_BY_MERGE: "the merge drops the row for one with a lower us",
     Kind.UNREACHABLE_TOKEN: "no token count is rounded to this bucket",

@@ -289,7 +289,8 @@ def _stack(parts: Sequence[Column]) -> Column:
     kinds = {part.kind for part in parts}
     if len(kinds) == 1:
         return Column(kinds.pop(), cells)
-    if kinds <= {Kind.INT, Kind.FLOAT, Kind.BOOL}:
+    mixes = kinds >= {Kind.BOOL, Kind.FLOAT} and parts[0].kind is not Kind.FLOAT  # as pandas 2 and 3 do
+    if kinds <= {Kind.INT, Kind.FLOAT, Kind.BOOL} and not mixes:
         kind, make = (Kind.FLOAT, float) if Kind.FLOAT in kinds else (Kind.INT, int)
         return Column(kind, tuple(None if cell is None else make(cell) for cell in cells))
     return Column(Kind.MIXED, cells)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from itertools import product
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
@@ -50,6 +51,19 @@ def test_joined_columns_have_the_types_of_pandas(parts):
     theirs = [None if isinstance(x, float) and math.isnan(x) else x for x in again]
     assert len(ours) == len(theirs)
     assert all(x == y and isinstance(x, str) is isinstance(y, str) for x, y in zip(ours, theirs, strict=True))
+
+
+KINDS = {"truth": "True\nFalse", "whole": "1\n2", "broken": "1.5\n2.5", "gap": "\n"}
+
+
+@pytest.mark.parametrize("order", [*product(KINDS, repeat=2), *product(KINDS, repeat=3)], ids="-".join)
+def test_truth_values_between_numbers_are_what_pandas_makes_of_them_in_that_order(order):
+    """Truth values become text in front of fractions, and fractions behind them."""
+    texts = ["a,h,k\n" + "\n".join(f"{cell},1,x" for cell in KINDS[kind].split("\n")) for kind in order]
+    joined = pd.concat([pd.read_csv(io.StringIO(text)) for text in texts], ignore_index=True)["a"]
+    ours = concat([read(text.encode(), "t") for text in texts]).column("a").cells
+    theirs = [None if isinstance(x, float) and math.isnan(x) else x for x in joined.tolist()]
+    assert [(x, type(x)) for x in ours] == [(x, type(x)) for x in theirs]
 
 
 def test_truth_values_of_one_file_are_numbers_below_numbers_of_another():
