@@ -156,7 +156,7 @@ def _made_for(wanted: Sequence[Wanted], files: set[str]) -> Iterator[str]:
 
 
 def _is_refused(finding: Finding) -> bool:
-    kinds = {Kind.UNKNOWN_KERNEL, Kind.KNOWN_BAD_KERNEL, Kind.TABLE_OFF}
+    kinds = {Kind.UNKNOWN_KERNEL, Kind.KNOWN_BAD_KERNEL, Kind.TABLE_OFF, Kind.WRONG_STAGE}
     return finding.severity is Severity.BOOT or finding.kind in kinds
 
 

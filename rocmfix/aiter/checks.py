@@ -19,6 +19,7 @@ PEAK: Mapping[str, Mapping[str, float]] = {
 FULL: Mapping[str, int] = {"gfx950": 256, "gfx942": 304}
 TILE = re.compile(r"^flydsl_moe(?P<stage>[12])_a\w+?_t(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)")
 BLOCK = re.compile(r"^(?:flydsl_moe[12]_a\w+?_t(\d+)x|moe_ck2stages_gemm1_\d+x(\d+)x)")
+STAGE = re.compile(r"^(?:flydsl_moe|flydsl_mxmoe_g|moe_ck2stages_gemm)([12])_")
 SORT_BLOCK = re.compile(r"_sbm(\d+)")
 FLAGS = ("run_1stage", "xbf16", "flat")
 MEASURED = ("us1", "us2", "err1", "err2", "errRatio", "err_ratio", "tflops")
@@ -115,6 +116,16 @@ def block_matches(row: Row) -> Iterator[Finding]:
                 yield row.finding(
                     Kind.BLOCK_MISMATCH, f"block_m is {int(block)}, {name} takes {takes}", "set block_m to it"
                 )
+
+
+@moe_check
+def right_stage(row: Row) -> Iterator[Finding]:
+    """AITER takes any name for either stage (`get_2stage_cfgs`), and runs the other stage's kernel."""
+    for column, stage in (("kernelName1", "1"), ("kernelName2", "2")):
+        found = STAGE.match(row.text(column))
+        if found and found[1] != stage and not row.one_stage:
+            effect = f"{column} is {row.text(column)}, a kernel of stage {found[1]}"
+            yield row.finding(Kind.WRONG_STAGE, effect, "name a kernel of each stage")
 
 
 @moe_check

@@ -43,6 +43,7 @@ class Kind(str, Enum):
     KNOWN_BAD_KERNEL = "known-bad-kernel"
     TILE_DOES_NOT_DIVIDE = "tile-does-not-divide"
     BLOCK_MISMATCH = "block-mismatch"
+    WRONG_STAGE = "wrong-stage"
     BAD_SETTING = "bad-setting"
     FLAT_MISMATCH = "flat-mismatch"
     HIGH_ERROR = "high-error"
@@ -84,6 +85,7 @@ SEVERITY: dict[Kind, Severity] = {
     Kind.KNOWN_BAD_KERNEL: Severity.WRONG_OUTPUT,
     Kind.TILE_DOES_NOT_DIVIDE: Severity.WRONG_OUTPUT,
     Kind.BLOCK_MISMATCH: Severity.WRONG_OUTPUT,
+    Kind.WRONG_STAGE: Severity.WRONG_OUTPUT,
     Kind.BAD_SETTING: Severity.BOOT,
     Kind.FLAT_MISMATCH: Severity.WRONG_OUTPUT,
     Kind.HIGH_ERROR: Severity.WRONG_OUTPUT,
@@ -126,6 +128,7 @@ MEANING: dict[Kind, str] = {
     Kind.UNNAMED_KERNEL: "a kernel that the row needs has no name",
     Kind.KNOWN_BAD_KERNEL: "a kernel that gave wrong answers, with the thread that says so",
     Kind.TILE_DOES_NOT_DIVIDE: "the tile does not divide the dimension it tiles",
+    Kind.WRONG_STAGE: "a kernel of one stage is named for the other",
     Kind.BLOCK_MISMATCH: "block_m, which sorts the tokens, is not the block the kernel takes",
     Kind.BAD_SETTING: "block_m, ksplit, run_1stage, xbf16 or flat is nothing that AITER can run the row with",
     Kind.FLAT_MISMATCH: "flat is not what the assembly manifest says of the kernel (aiter#4628)",

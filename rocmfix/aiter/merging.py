@@ -40,6 +40,16 @@ class _Row:
     """How strongly the user wants it: a preferred file's rows come before all others."""
 
 
+def refuse_empty(files: Iterable[TableFile]) -> None:
+    """Raises TableError where one of the files that a user names has no row: AITER's own may be empty."""
+    if empty := [file for file in files if not list(_rows(file, 0))]:
+        raise _without_rows(*empty)
+
+
+def _without_rows(*files: TableFile) -> TableError:
+    return TableError(f"no row in {', '.join(file.path for file in files)}", hint="name tables with rows")
+
+
 def merge_tables(
     files: Sequence[TableFile],
     family: Family,
@@ -54,9 +64,7 @@ def merge_tables(
     """
     rows = [row for file in files for row in _rows(file, 0)] + [row for file in preferred for row in _rows(file, 1)]
     if not rows:
-        raise TableError(
-            f"no row in {', '.join(file.path for file in (*files, *preferred))}", hint="name a table with rows"
-        )
+        raise _without_rows(*files, *preferred)
     columns = _columns((row.cells for row in rows), family, rules)
     rows, shadows = _unshadowed(rows, family, rules)
     kept, dropped = _decided(rows, family, rules)

@@ -119,8 +119,22 @@ class Callers:
             for use in source.uses(name)
             if use.scope[:1] != unit[:1] and _is(use, name) and not _is_own(source, use)
         )
-        users = chain.from_iterable(_by_heir(each, unit) for each in chain(here, self._elsewhere(source, unit)))
+        users = chain.from_iterable(self._by_heir(each, unit) for each in chain(here, self._elsewhere(source, unit)))
         yield from _or_else(users, lambda: self._unused(source, unit))
+
+    def _by_heir(self, user: Found | Later, unit: Scope) -> Iterator[Found | Later]:
+        """The user itself; for an heir with a method of its own in the place of `unit`, where that calls this one."""
+        heir = user.use.scope if isinstance(user, Caller) and len(unit) > 1 else ()
+        if not isinstance(user, Caller) or not self._overrides(user.source, heir, unit):
+            yield user
+            return
+        for use in user.source.uses(unit[-1]):
+            if use.base == "super" and within(use.scope, heir):
+                yield Caller(user.source, use)
+
+    def _overrides(self, source: PySource, heir: Scope, unit: Scope) -> bool:
+        is_heir = source.is_class(heir) and heir[-1] in self._program.families.heirs(unit[0])
+        return is_heir and source.function((*heir, *unit[1:])) is not None
 
     def _elsewhere(self, source: PySource, unit: Scope) -> Iterator[Found | Later]:
         for entries in (True, False):
@@ -162,8 +176,8 @@ class Callers:
             other = self._program.source(path)
             for use in other.uses(method):
                 if use.base in _ITSELF and not kin.isdisjoint(use.scope[:1]):
-                    overrides = use.scope[0] in families.heirs(owner) and other.function((use.scope[0], method))
-                    if use.base == "super" or not overrides:
+                    is_heir = use.scope[0] in families.heirs(owner)
+                    if is_heir if use.base == "super" else not (is_heir and other.function((use.scope[0], method))):
                         yield Caller(other, use)
 
     def _only_inside(self, source: PySource, method: str) -> bool:
@@ -207,17 +221,6 @@ class Callers:
             known = other.function((name,)) or any(bound.symbol == name for bound in other.imports(name))
             if other is not source and (not known or self._program.spells(path, quoted)):
                 yield path
-
-
-def _by_heir(user: Found | Later, unit: Scope) -> Iterator[Found | Later]:
-    """The user itself; for an heir with a method of its own in the place of `unit`, where that calls this one."""
-    heir = user.use.scope if isinstance(user, Caller) and len(unit) > 1 else ()
-    if not isinstance(user, Caller) or not user.source.is_class(heir) or not user.source.function((*heir, *unit[1:])):
-        yield user
-        return
-    for use in user.source.uses(unit[-1]):
-        if use.base == "super" and within(use.scope, heir):
-            yield Caller(user.source, use)
 
 
 class _Once:

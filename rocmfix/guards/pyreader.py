@@ -101,8 +101,7 @@ class Reader:
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, tests: tuple[Test, ...]) -> None:
         if self._found.functions.setdefault((*scope, node.name), node) is not node:
             self._found.redefined.add((*scope, node.name))
-        for decorator in node.decorator_list:
-            self._expression(decorator, scope, tests)
+        self._decorators(node, scope, tests)
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None:
                 self._expression(default, scope, tests)
@@ -114,9 +113,17 @@ class Reader:
         self._found.classes.add((*scope, node.name))
         for expr in node.bases:
             self._expression(expr, (*scope, node.name), tests)
-        for expr in (*(keyword.value for keyword in node.keywords), *node.decorator_list):
-            self._expression(expr, scope, tests)
+        for keyword in node.keywords:
+            self._expression(keyword.value, scope, tests)
+        self._decorators(node, scope, tests)
         self.block(node.body, (*scope, node.name), tests)
+
+    def _decorators(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope, tests: tuple[Test, ...]
+    ) -> None:
+        """What is handed to a decorator is kept with what that decorates; the decorator itself runs."""
+        for decorator in node.decorator_list:
+            self._kept(decorator, node.name if isinstance(decorator, ast.Call) else "", scope, tests)
 
     def _try(self, node: ast.Try, scope: Scope, tests: tuple[Test, ...]) -> None:
         self._trying += 1

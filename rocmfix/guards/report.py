@@ -51,7 +51,7 @@ def drift_lines(changed: Drift) -> Iterator[str]:
         yield f"no longer dangerous: {', '.join(sorted({unmoved(each.file) for each in changed.gone}))}"
     files = len({each.file for each in changed.added})
     certain = sum(each.reachable.value == "yes" for each in changed.added)
-    yield f"{len(changed.added)} new lines in {files} files, {certain} of them surely reached"
+    yield f"{len(changed.added)} new lines in {files} files, {certain} of them reached as far as the code says"
     yield from unread_lines(changed.unread)
     if changed.added:
         yield "yes: ROCm comes to the call that compiles it, if what stands after `when` holds; ?: it cannot be told"
@@ -70,7 +70,7 @@ def _blocks(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def _short(findings: Iterable[Finding]) -> Iterator[str]:
-    """One line a file, surely reached ones first."""
+    """One line a file, reached ones first."""
     order = sorted(findings, key=lambda each: (each.reachable.value != "yes", each.file, each.line))
     for (_, file), group in groupby(order, key=lambda each: (each.reachable.value != "yes", each.file)):
         lines = list(group)

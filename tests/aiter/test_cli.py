@@ -282,3 +282,7 @@ def test_a_merge_of_no_rows_is_refused_as_such(place):
     (place / "h.csv").write_bytes(table([]))
     result = run("merge", place / "h.csv", "--for", place / "tree", "-o", place / "m.csv")
     assert (result.exit_code, "no row in " in result.output) == (13, True)
+    (place / "r.csv").write_bytes(table([row()]))
+    beside = run("merge", place / "r.csv", place / "h.csv", "--for", place / "tree", "-o", place / "m.csv")
+    assert (beside.exit_code, f"no row in {place / 'h.csv'}" in beside.output) == (13, True)
+    assert not (place / "m.csv").exists()

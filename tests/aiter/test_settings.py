@@ -14,7 +14,14 @@ from tests.aiter.trees import tree
 ASM = {"kernelName1": "_ZN5aiter4fooE", "kernelName2": "", "run_1stage": "1", "xbf16": "0", "flat": "1"}
 COLUMNS = [*HEADER, "xbf16", "flat"]
 TUNER = "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py"
-SETTINGS = {Kind.BAD_SETTING, Kind.OVERRULED, Kind.UNNAMED_KERNEL, Kind.ODD_MEASUREMENT, Kind.MISSING_COLUMN}
+SETTINGS = {
+    Kind.BAD_SETTING,
+    Kind.OVERRULED,
+    Kind.UNNAMED_KERNEL,
+    Kind.ODD_MEASUREMENT,
+    Kind.MISSING_COLUMN,
+    Kind.WRONG_STAGE,
+}
 
 
 def told(*rows, version="v0.1.20", columns=COLUMNS):
@@ -169,3 +176,17 @@ def test_an_fp4_row_of_ck_kernels_is_overruled_by_the_flydsl_heuristic(version, 
 )
 def test_a_row_that_no_heuristic_comes_before_is_not(cells):
     assert kinds(row(), row(**{**CK, **cells})) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({}, []),
+        ({"kernelName2": row()["kernelName1"]}, [2]),
+        ({"kernelName1": row()["kernelName2"]}, [2]),
+        ({"kernelName1": row()["kernelName2"], "kernelName2": row()["kernelName1"]}, [2, 2]),
+    ],
+)
+def test_a_kernel_stands_for_its_own_stage(changes, lines):
+    """AITER asks a name only how it begins, and ran the tile of stage 2 as stage 1."""
+    assert kinds(row(**changes)) == [(Kind.WRONG_STAGE, line, Severity.WRONG_OUTPUT) for line in lines]

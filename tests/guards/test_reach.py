@@ -586,6 +586,7 @@ def test_to_ask_for_a_class_is_not_to_make_one(text: str, answer: Reachable) -> 
         ("class Heir(Layer): ...\n", Reachable.YES),
         ("class Heir(Layer):\n    def forward(self, x):\n        return x\n", Reachable.NO),
         ("class Heir(Layer):\n    def forward(self, x):\n        return super().forward(x)\n", Reachable.YES),
+        ("class Heir:\n    go = Layer.forward\n    def forward(self, x):\n        return x\n", Reachable.YES),
     ],
 )
 def test_an_heir_runs_what_it_has_not_of_its_own(heir: str, answer: Reachable) -> None:
@@ -607,6 +608,10 @@ def test_an_heir_runs_what_it_has_not_of_its_own(heir: str, answer: Reachable) -
         ("register(op_name='go', op_func=run_k)\ndef use(x):\n    if is_cuda():\n        return torch.ops.sglang.go(x)\n", Reachable.NO),
         ("register(op_name='use', op_func=run_k)\ndef use(x):\n    return torch.ops.sglang.use(x)\n", Reachable.YES),
         ("atexit.register(run_k)\ndef use(x): ...\n", Reachable.YES),
+        ("@lazily(run_k)\nclass Plane: ...\ndef use(x):\n    if is_cuda():\n        return Plane()\n", Reachable.NO),
+        ("@lazily(run_k)\nclass Plane: ...\ndef use(x):\n    return Plane()\n", Reachable.YES),
+        ("@run_k\nclass Plane: ...\ndef use(x): ...\n", Reachable.YES),
+        ("@run_k(1)\ndef use(x): ...\n", Reachable.YES),
     ],
 )  # fmt: skip
 def test_what_a_module_keeps_under_a_name_is_run_by_whoever_uses_that(head: str, answer: Reachable) -> None:
