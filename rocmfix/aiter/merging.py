@@ -30,6 +30,8 @@ class MergedTable:
     origins: tuple[Origin, ...]
     dropped: tuple[tuple[Origin, Origin], ...]
     """Rows that gave way, each with the row that has its place."""
+    empty: tuple[str, ...] = ()
+    """Files without a row: what a user names should have one, AITER's own may have none."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,9 @@ class _Row:
     """How strongly the user wants it: a preferred file's rows come before all others."""
 
 
-def refuse_empty(files: Iterable[TableFile]) -> None:
-    """Raises TableError where one of the files that a user names has no row: AITER's own may be empty."""
-    if empty := [file for file in files if not list(_rows(file, 0))]:
-        raise _without_rows(*empty)
-
-
-def _without_rows(*files: TableFile) -> TableError:
-    return TableError(f"no row in {', '.join(file.path for file in files)}", hint="name tables with rows")
+def without_rows(files: Sequence[str]) -> TableError:
+    """What is said of files without a row."""
+    return TableError(f"no row in {', '.join(files)}", hint="name tables with rows")
 
 
 def merge_tables(
@@ -62,14 +59,16 @@ def merge_tables(
 
     Raises TableError where neither decides, and where the result is not one this AITER reads.
     """
-    rows = [row for file in files for row in _rows(file, 0)] + [row for file in preferred for row in _rows(file, 1)]
+    found = [(file, _rows(file, turn)) for turn, some in enumerate((files, preferred)) for file in some]
+    rows = [row for _, each in found for row in each]
+    empty = tuple(file.path for file, each in found if not each)
     if not rows:
-        raise _without_rows(*files, *preferred)
+        raise without_rows(empty)
     columns = _columns((row.cells for row in rows), family, rules)
     rows, shadows = _unshadowed(rows, family, rules)
     kept, dropped = _decided(rows, family, rules)
     data = _written(columns, [_completed(row, columns) for row in kept])
-    merged = MergedTable(data, tuple(row.at for row in kept), (*shadows, *dropped))
+    merged = MergedTable(data, tuple(row.at for row in kept), (*shadows, *dropped), empty)
     _proved(merged, family, rules, gfx)
     return merged
 

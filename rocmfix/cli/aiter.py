@@ -186,7 +186,7 @@ def merge(
     dry_run: bool,
 ) -> None:
     """Merge tables offline by an AITER's rules: one row a key, the lower us, and no guessing."""
-    from rocmfix.aiter.merging import merge_tables, refuse_empty
+    from rocmfix.aiter.merging import merge_tables, without_rows
     from rocmfix.aiter.probing import probe
     from rocmfix.aiter.selection import family_by_content
     from rocmfix.errors import TableError
@@ -200,9 +200,9 @@ def merge(
     writable(output, *csvs, *preferred)
     if any(family is not first for family in others):
         raise TableError("these are tables of different families", details=tuple(family.name for family in families))
-    chosen = [table_file(path) for path in preferred]
-    refuse_empty((*tables, *chosen))
-    merged = merge_tables(tables, first, rules, preferred=chosen, gfx=gfx)
+    merged = merge_tables(tables, first, rules, preferred=[table_file(path) for path in preferred], gfx=gfx)
+    if merged.empty:
+        raise without_rows(merged.empty)
     say((f"{gone.file}:{gone.line} gave way to {kept.file}:{kept.line}" for gone, kept in merged.dropped), err=True)
     if not dry_run:
         files.write_atomic(output, merged.data)

@@ -176,8 +176,9 @@ class Callers:
             other = self._program.source(path)
             for use in other.uses(method):
                 if use.base in _ITSELF and not kin.isdisjoint(use.scope[:1]):
-                    is_heir = use.scope[0] in families.heirs(owner)
-                    if is_heir if use.base == "super" else not (is_heir and other.function((use.scope[0], method))):
+                    above = use.base == "super" and use.scope[0] in families.heirs(owner)
+                    own = use.base == "super" or self._overrides(other, use.scope[:1], (owner, method))
+                    if above or not own:
                         yield Caller(other, use)
 
     def _only_inside(self, source: PySource, method: str) -> bool:

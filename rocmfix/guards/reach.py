@@ -111,7 +111,7 @@ class Reachability:
         self._platform = Platform(program)
         self._callers = Callers(program)
         self._above: dict[tuple[PySource, Scope], Reach] = {}
-        """What comes to a step in an entry: it is the same for whatever lies below."""
+        """What stops ROCm above a step in an entry: it is the same for whatever lies below."""
         self._reaches: set[tuple[PySource, Scope]] = set()
         """Units that ROCm was found to come to, by whatever way."""
 
@@ -126,11 +126,15 @@ class Reachability:
         """
         if not is_entry(step.caller.source.path):
             return step
-        if step.unit not in self._above:
-            self._above[step.unit] = self._climbed(self._callers.of(*step.unit), _cheapest_first, self._joined)
-        above = self._above[step.unit]
-        if above.reachable is Reachable.YES:
+        if step.unit not in self._reaches and step.unit not in self._above:
+            above = self._climbed(self._callers.of(*step.unit), _cheapest_first, self._joined)
+            if above.reachable is Reachable.YES:
+                self._reaches.add(step.unit)
+            else:
+                self._above[step.unit] = above
+        if step.unit in self._reaches:
             return self._reached(step)
+        above = self._above[step.unit]
         return Reach(above.reachable, (*self._chain(step), *above.chain), above.gate)
 
     def _joined(self, step: _Step) -> Reach | _Step:
